@@ -45,7 +45,7 @@ def connect(
 ) -> Store:
     """Open the store that a URL or a path names.
 
-    `retention` is for a store that forgets by itself, as a memory store does.
+    `retention` is for a store that forgets automatically, like a memory store.
 
     >>> store = connect("memory://")
     >>> store.queues()

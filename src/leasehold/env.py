@@ -49,11 +49,11 @@ class ClockReading(NamedTuple):
     boot: int
     """Since the machine started, with the time it slept. It cannot be set."""
     boot_id: str
-    """Which start of the machine the two above count from; "" where the system does not tell."""
+    """The boot from which the two above count; "" if the system does not tell."""
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """The source of time."""
 
     def time_micros(self) -> int:
         """Wall-clock time in microseconds since 1970, UTC. It may step back."""
@@ -65,19 +65,19 @@ class Clock(Protocol):
         """Every clock of the machine, read together."""
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
-        """Wait on a held condition; False when the time ran out first. None waits for ever."""
+        """Wait on a held condition; False if the time ran out first. None waits for ever."""
 
     def pause(self, seconds: float) -> None:
-        """Let others go first for a moment. Nothing may depend on it: a manual clock lets it be."""
+        """Yield to others for a moment. Nothing may depend on it: a manual clock does nothing."""
 
 
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def _boot_id() -> str:
-    """What two processes share if their readings of boot time can be compared.
+    """An id that two processes share if their readings of boot time can be compared.
 
-    A time namespace has a boot time of its own under the boot id of its host.
+    A time namespace has its own boot time under its host's boot id.
     """
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -97,17 +97,17 @@ class SystemClock:
     def time_micros(self) -> int:
         return time.time_ns() // 1000
 
-    # The function itself: it is asked three times for each job of a worker.
+    # The function itself, since it is called three times for each job of a worker.
     monotonic = staticmethod(time.monotonic)
 
     def reading(self) -> ClockReading:
         boot_id = self._boot_id
         if boot_id is None:
-            # Once for all: neither a process nor its children outlive a start of the machine.
+            # Read only once: neither a process nor its children outlive a boot.
             boot_id = SystemClock._boot_id = _boot_id()
         boot = time.clock_gettime_ns(_BOOT_CLOCK) // 1000
         awake = time.monotonic_ns() // 1000
-        # Each write reads the clocks; to make a named tuple by its name takes longer than that.
+        # Each write reads the clocks; calling the named tuple's class takes longer than that.
         return tuple.__new__(ClockReading, (time.time_ns() // 1000, awake, boot, boot_id))
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
@@ -121,7 +121,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is turned. Waits end when it is turned past their end.
+    """A clock that stands still until it is advanced. Waits end when it is advanced past their end.
 
     >>> clock = ManualClock()
     >>> before = clock.monotonic()
@@ -135,7 +135,7 @@ class ManualClock:
         self._micros = to_micros(start)
         self._monotonic_micros = 0
         self._asleep_micros = 0
-        # Boot times of two such clocks cannot be compared, in whichever process they are.
+        # Boot times of two such clocks cannot be compared, in any process.
         self._boot_id = os.urandom(8).hex()
         self._waiting: list[threading.Condition] = []
 
@@ -150,11 +150,11 @@ class ManualClock:
         return ClockReading(self._micros, awake, awake + self._asleep_micros, self._boot_id)
 
     def now(self) -> datetime:
-        """The moment the clock shows."""
+        """The time that the clock shows."""
         return from_micros(self._micros)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and wake every wait that it ends."""
+        """Advance the time, and wake every wait that it ends."""
         with self._lock:
             self._micros += round(seconds * 1e6)
             self._monotonic_micros += round(seconds * 1e6)
@@ -169,20 +169,22 @@ class ManualClock:
             self._micros += round(seconds * 1e6)
 
     def suspend(self, seconds: float) -> None:
-        """Let the machine sleep: the wall clock goes on, and nothing that runs has felt it."""
+        """Simulate a sleep of the machine: the wall clock advances, and running code does not
+        notice.
+        """
         with self._lock:
             self._micros += round(seconds * 1e6)
             self._asleep_micros += round(seconds * 1e6)
 
     def show(self, reading: ClockReading) -> None:
-        """Show what another such clock showed, but for the start of the machine."""
+        """Copy what another such clock showed, except the boot of the machine."""
         self.advance(reading.awake / 1e6 - self.monotonic())
         with self._lock:
             self._micros = reading.wall
             self._asleep_micros = reading.boot - reading.awake
 
     def restart(self) -> None:
-        """Restart the machine: boot times from before mean nothing any more."""
+        """Simulate a reboot: earlier boot times become meaningless."""
         self._boot_id = os.urandom(8).hex()
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
@@ -192,8 +194,8 @@ class ManualClock:
         with self._lock:
             self._waiting.append(condition)
         try:
-            # Any notification ends the wait: the caller cannot tell a turned clock from news, and
-            # looks at what it waits for either way.
+            # Any notification ends the wait: the caller cannot tell an advanced clock from news,
+            # and checks its condition either way.
             if self._monotonic_micros < deadline:
                 condition.wait()
             return self._monotonic_micros < deadline
@@ -202,7 +204,7 @@ class ManualClock:
                 self._waiting.remove(condition)
 
     def pause(self, seconds: float) -> None:
-        """Nothing: it would stand still for ever."""
+        """Does nothing, since the clock would stand still for ever."""
 
 
 def _seeded_by_system() -> random.Random:
@@ -236,7 +238,7 @@ class Env:
         """
         millis, micros = divmod(self.clock.time_micros(), 1000)
         chance = self.random.getrandbits(64)
-        # The sub-millisecond part stands in the upper 10 of the 12 bits that UUIDv7 leaves for it.
+        # The sub-millisecond part is in the upper 10 of the 12 bits that UUIDv7 leaves for it.
         upper = millis << 16 & 0xFFFFFFFFFFFF0000 | 0x7000 | micros << 2 | chance >> 62
         lower = 0x8000000000000000 | chance & 0x3FFFFFFFFFFFFFFF
         digits = "%032x" % (upper << 64 | lower)  # One number is written faster than five.

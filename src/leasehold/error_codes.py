@@ -1,4 +1,4 @@
-"""Codes of errors: under them errors cross a network, and come back as the same classes."""
+"""Codes of errors, with which errors cross a network and come back as the same classes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from typing import ClassVar
 
 
 class CodedError(Exception):
-    """What has a code: a short word that stays the same, for programs, logs and other languages.
+    """The base of errors with a code: a short, stable word for programs, logs and other languages.
 
-    A class that is defined elsewhere without a code of its own has that of the class it extends,
-    and comes back from another machine as that class (`leasehold.core.model.error_documents`).
+    A class defined elsewhere without a code of its own has the code of its base class, and comes
+    back from another machine as that class (`leasehold.core.model.error_documents`).
     """
 
     code: str = ""
-    """Of the class; an error that came under a code which is not known here keeps that."""
+    """The code of the class; an error that arrived with an unknown code keeps that."""
     fields: ClassVar[tuple[str, ...]] = ()
-    """What it carries beside its message, as attributes and keywords of the same names; those that
-    end in `_at` are moments."""
+    """The data it carries beside its message, as attributes and keywords of the same names; those
+    that end in `_at` are times.
+    """
 
     def __init_subclass__(
         cls, *, code: str | None = None, fields: tuple[str, ...] | None = None

@@ -157,8 +157,8 @@ _FULL: Final = ("retry_after_seconds", "queue", "limit", "remaining", "reset_at"
 class QueueFullError(LeaseholdError, code="queue_full", fields=_FULL):
     """Raised when a queue takes no more jobs for now; `retry_after_seconds` says when to retry.
 
-    It is None where waiting would not help: so many jobs never fit at once. `queue` is the one
-    without room; None where the whole store has none. `limit` is how many jobs may wait in it,
+    It is None if waiting would not help, because this many jobs never fit at once. `queue` is the
+    one without room; None if the whole store has none. `limit` is how many jobs may wait in it,
     `remaining` how many more could wait now, and `reset_at` when there is probably room.
     """
 
@@ -337,7 +337,7 @@ class StoreBusyError(
 ):
     """Raised when a write waited too long for its turn; names the holder. Nothing was written.
 
-    Trying again may help: once that process goes on, or has ended.
+    Retrying may help once that process continues or has ended.
     """
 
     def __init__(
@@ -355,8 +355,8 @@ class StoreFullError(StoreError, code="store_full"):
 class StoreCorruptError(StoreError, code="store_corrupt"):
     """Raised when the store's data is damaged and cannot be rebuilt from the rest of it.
 
-    What can be told from other rows (the store's own counters, clock and generations) the next
-    write puts right by itself, and says so in the log; for the rest, restore a backup.
+    Data that can be derived from other rows (the store's own counters, clock and generations) is
+    repaired by the next write, which logs that; for the rest, restore a backup.
     """
 
 
@@ -364,7 +364,7 @@ class StoreLostError(StoreError, code="store_lost"):
     """Raised when this process cannot go on with a store it had opened; nothing was changed.
 
     Its file, SQLite's -wal or -shm beside it, or a file it had locked was deleted, moved away or
-    replaced; or it was open when the process was forked; or PostgreSQL's schema was made anew.
+    replaced; or it was open when the process was forked; or PostgreSQL's schema was recreated.
     """
 
 

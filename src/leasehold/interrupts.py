@@ -1,8 +1,8 @@
 """A shield against interrupts: steps that must not be cut in two by Ctrl-C.
 
 Python runs signal handlers in the main thread, between any two instructions, and a handler may
-raise: KeyboardInterrupt between taking a lock and the `with` that would free it. Whoever catches
-that and goes on has lost the lock for good.
+raise: KeyboardInterrupt between taking a lock and the `with` that would free it. Code that catches
+that and continues has lost the lock for good.
 
     with SHIELD:
         ...             # all of it, or nothing of it
@@ -17,10 +17,10 @@ Three rules keep it honest:
   until it is closed an interrupt may leave `__enter__` at any instruction, and after that none can,
   up to the instruction in `__exit__` that opens it. A handler of ours that is called while the
   shield is open calls the one it stands for, at once.
-- What waits inside must look at `is_interrupted()` now and then, and leave by `Interrupted`, with
-  nothing begun. Whoever entered the shield waits anew after the signals were delivered: a handler
-  that did not raise has not ended anything. A wait that may be left where it is, whatever has
-  begun, calls `deliver()` instead, and goes on if nothing was raised.
+- Code that waits inside must check `is_interrupted()` now and then, and leave with `Interrupted`,
+  with nothing begun. The caller that entered the shield waits again after the signals were
+  delivered: a handler that did not raise has not ended anything. A wait that may be left where it
+  is, whatever has begun, calls `deliver()` instead, and goes on if nothing was raised.
 - Who must not lose the answer of such a call enters `SHIELD.keeping_answers` around it: then the
   wait for the answer goes on for a moment after the signal, and the answer is there when the
   handler is called. Only a server that is silent for longer is left without one.

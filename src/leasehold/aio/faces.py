@@ -113,7 +113,9 @@ class AsyncJobHandle(Awaited, Generic[R]):
 
     @property
     def is_duplicate(self) -> bool:
-        """True when an earlier job with the same idempotency key was found: this is that one."""
+        """True if an earlier job with the same idempotency key was found; this handle is for that
+        job.
+        """
         return self._handle.is_duplicate
 
     async def progress(self) -> dict[str, Any] | None:
@@ -128,7 +130,7 @@ class AsyncJobHandle(Awaited, Generic[R]):
         return await self._call(self._handle.status)
 
     async def wait(self, timeout: Seconds | None = None) -> Job:
-        """Wait until the job has ended, well or badly, and answer with its last snapshot.
+        """Wait until the job has ended, well or badly, and return its last snapshot.
 
         See `JobHandle.wait`.
         """
@@ -150,7 +152,7 @@ class AsyncJobHandle(Awaited, Generic[R]):
         return await self._call(self._handle.estimated_start)
 
     async def cancel(self, reason: str = "") -> Job:
-        """Stop the job: at once if it waits, as soon as its code lets go if it runs."""
+        """Cancel the job: at once if it waits, as soon as its code stops if it runs."""
         return await self._call(lambda: self._handle.cancel(reason))
 
 
@@ -166,7 +168,7 @@ class AwaitedTask(BaseTask[P, R], Generic[P, R, C]):
         return result
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJobHandle[R]:
-        """Have this call run in the background."""
+        """Run this call in the background."""
         handle = await self._submitting.asubmit_call(
             self, args, kwargs, block=self._block, connection=self._connection
         )
@@ -216,11 +218,11 @@ class AsyncWorkflowRun(Awaited, Mapping[str, AsyncJobHandle[Any]]):
 
     @property
     def last(self) -> AsyncJobHandle[Any]:
-        """The job that was added last: the end of a chain, the callback of a group."""
+        """The job added last: the end of a chain, or the callback of a group."""
         return AsyncJobHandle(self._run.last, self._bridge)
 
     async def statuses(self) -> dict[str, Status]:
-        """Where each job stands, by name."""
+        """The status of each job, by name."""
         return await self._call(self._run.statuses)
 
     async def graph(self) -> Graph:
@@ -232,11 +234,11 @@ class AsyncWorkflowRun(Awaited, Mapping[str, AsyncJobHandle[Any]]):
         return await self._run.await_end(timeout)
 
     async def cancel(self, reason: str = "") -> int:
-        """Stop all its jobs that have not ended; answers how many."""
+        """Cancel all its jobs that have not ended; returns how many."""
         return await self._call(lambda: self._run.cancel(reason))
 
     async def replay(self, *, reset_attempts: bool = False) -> int:
-        """Run what failed again, and all that ended because of it; answers how many jobs."""
+        """Replay the failed jobs, and all that ended because of them; returns how many jobs."""
         return await self._call(lambda: self._run.replay(reset_attempts=reset_attempts))
 
 
@@ -267,11 +269,11 @@ class AsyncSchedules(Awaited):
         return await self._call(lambda: self._queue.schedules.pause(name))
 
     async def resume(self, name: str) -> Schedule:
-        """Let it go on, with its next tick."""
+        """Resume it, with its next tick."""
         return await self._call(lambda: self._queue.schedules.resume(name))
 
     async def run(self, name: str, *, job_id: str | None = None) -> AsyncJobHandle[Any]:
-        """Submit its job now, out of turn, also while it is paused. Its ticks stay as they are.
+        """Submit its job now, out of turn, even while it is paused. Its ticks do not change.
 
         See `Schedules.run`.
         """
@@ -280,7 +282,7 @@ class AsyncSchedules(Awaited):
         )
 
     async def remove(self, name: str) -> Schedule:
-        """Forget it; the jobs it has submitted stay. Answers with its last snapshot."""
+        """Forget it; the jobs it has submitted stay. Returns its last snapshot."""
         return await self._call(lambda: self._queue.schedules.remove(name))
 
 
@@ -295,7 +297,7 @@ class AsyncSettings(Awaited):
         return aiter(self._each(lambda: iter(self._queue.settings)))
 
     async def get(self, name: str) -> SettingValue:
-        """The value that counts in this process; raises InvalidSettingError for an unknown name."""
+        """The value in force in this process; raises InvalidSettingError for an unknown name."""
         return await self._call(lambda: self._queue.settings.get(name))
 
     async def info(self, name: str) -> SettingInfo:
@@ -303,18 +305,18 @@ class AsyncSettings(Awaited):
         return await self._call(lambda: self._queue.settings.info(name))
 
     async def list(self) -> list[SettingInfo]:
-        """Every setting there is."""
+        """All settings."""
         return await self._call(self._queue.settings.list)
 
     async def set(self, name: str, value: SettingValue | timedelta | str) -> SettingInfo:
-        """Set it for all processes. A timedelta or a text ("90s", "5m", "none") will do.
+        """Set it for all processes. A timedelta or a string ("90s", "5m", "none") is accepted too.
 
         See `Settings.set`.
         """
         return await self._call(lambda: self._queue.settings.set(name, value))
 
     async def unset(self, name: str) -> SettingInfo:
-        """Let the default count again."""
+        """Return it to its default."""
         return await self._call(lambda: self._queue.settings.unset(name))
 
 
@@ -335,7 +337,7 @@ class AsyncDeadLetters(Awaited):
     def list(
         self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
     ) -> AsyncItems[Job]:
-        """The dead letters that fit, the last submitted first."""
+        """The matching dead letters, last submitted first."""
         return self._each(lambda: self._queue.dead_letters.list(where, **fields))
 
     async def replay(
@@ -346,7 +348,7 @@ class AsyncDeadLetters(Awaited):
         reset_attempts: bool = False,
         **fields: Unpack[FilterFields],
     ) -> int:
-        """Give dead letters another chance: one, several, or all that fit; answers how many.
+        """Give dead letters another chance: one, several, or all that match; returns how many.
 
         See `DeadLetters.replay`.
         """
@@ -355,14 +357,14 @@ class AsyncDeadLetters(Awaited):
         )
 
     async def discard(self, *jobs: JobRef) -> int:
-        """Delete these dead letters with all their records; answers how many.
+        """Delete these dead letters with all their records; returns how many.
 
         See `DeadLetters.discard`.
         """
         return await self._call_long(lambda: self._queue.dead_letters.discard(*jobs))
 
     async def purge(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> int:
-        """Delete every dead letter that fits, all of them without a filter; answers how many."""
+        """Delete every matching dead letter (without a filter, all of them); returns how many."""
         return await self._call_long(lambda: self._queue.dead_letters.purge(where, **fields))
 
 
@@ -379,14 +381,14 @@ class AsyncOperations(Awaited):
     async def plan(
         self, order: Order, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
     ) -> Plan:
-        """Count the jobs that an order would be given to, by status; nothing is changed.
+        """Count the jobs that an order would apply to, by status; nothing is changed.
 
         See `Operations.plan`.
         """
         return await self._call_long(lambda: self._queue.operations.plan(order, where, **fields))
 
     async def samples(self, plan: Plan, limit: int = SAMPLES) -> list[Job]:
-        """Some of the jobs of a plan, the last submitted first, without payload and result."""
+        """Some of the jobs of a plan, last submitted first, without payload and result."""
         return await self._call(lambda: self._queue.operations.samples(plan, limit))
 
     async def begin(self, plan: Plan) -> Operation:
@@ -397,7 +399,7 @@ class AsyncOperations(Awaited):
         return await self._call(lambda: self._queue.operations.begin(plan))
 
     async def undo(self, operation_id: str) -> Operation:
-        """Begin to take an operation back; carry out the operation that this answers with.
+        """Begin to undo an operation; carry out the operation that this returns.
 
         See `Operations.undo`.
         """
@@ -406,7 +408,7 @@ class AsyncOperations(Awaited):
     async def carry_out(
         self, operation: Operation, *, on_progress: Callable[[Advance], None] | None = None
     ) -> Operation:
-        """Wait until an operation has ended, here or wherever else it is carried out.
+        """Wait until an operation has ended, wherever it is carried out.
 
         See `Operations.carry_out`.
         """
@@ -761,14 +763,14 @@ class AsyncQueueCalls(Awaited):
         )
 
     async def check_job(self, job: NewJob) -> None:
-        """Raise the errors that a submit of this job alone would raise; nothing is stored.
+        """Raise the errors that submitting this job alone would raise; store nothing.
 
         See `TaskQueue.check_job`.
         """
         await self._call(lambda: self.queue.check_job(job))
 
     async def own_id(self, queue: str, name: str) -> str:
-        """The id of a job that is named by us."""
+        """An id generated here for the job."""
         return await self._call(lambda: self.queue.own_id(queue, name))
 
     async def schedule(
@@ -799,7 +801,7 @@ class AsyncQueueCalls(Awaited):
         stdin: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        """`schedule` for a command, which is given as in `submit_command`.
+        """`schedule` for a command, given as in `submit_command`.
 
         See `TaskQueue.schedule_command`.
         """
@@ -897,7 +899,7 @@ class AsyncQueueCalls(Awaited):
     async def wait(
         self, jobs: JobRef | Iterable[JobRef], timeout: Seconds | None = None
     ) -> Job | list[Job]:
-        """Wait until a job, or all of several, have ended, completed or not.
+        """Wait until a job, or each of several, has ended, completed or not.
 
         See `TaskQueue.wait`.
         """
@@ -993,7 +995,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.count(where, **fields))
 
     async def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
-        """Ids of jobs with this beginning, in order: to complete an id that was typed in part."""
+        """Ids of jobs with this prefix, in order, to complete a partly typed id."""
         return await self._call(lambda: self.queue.find_ids(prefix, limit))
 
     async def attempts(self, job: JobRef) -> list[Attempt]:
@@ -1018,7 +1020,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.log(job))
 
     async def job_log(self, job: JobRef) -> JobLog:
-        """The same lines with the time of each, and how many there were before them."""
+        """The same lines with the time of each, and the number of dropped lines before them."""
         return await self._call(lambda: self.queue.job_log(job))
 
     async def log_page(
@@ -1114,7 +1116,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.reprioritize(job, priority))
 
     async def replay(self, job: JobRef, *, reset_attempts: bool = False) -> Job:
-        """Give a dead or cancelled job another chance: one attempt more, or all of them again."""
+        """Give a dead or cancelled job another chance: one more attempt, or all of them again."""
         return await self._call(lambda: self.queue.replay(job, reset_attempts=reset_attempts))
 
     retry = replay
@@ -1211,7 +1213,7 @@ class AsyncQueueCalls(Awaited):
         )
 
     async def extend(self, lease: Lease, seconds: Seconds | None = None) -> Renewed:
-        """Keep a lease for so many seconds from now (its own length, unless told otherwise).
+        """Keep a lease for this many seconds from now (by default, its own length).
 
         See `TaskQueue.extend`.
         """
@@ -1271,11 +1273,11 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.pause_queue(name))
 
     async def resume_queue(self, name: str) -> QueueInfo:
-        """Let a paused queue be leased again, or a draining one accept jobs again."""
+        """Resume leasing from a paused queue, or let a draining one accept jobs again."""
         return await self._call(lambda: self.queue.resume_queue(name))
 
     async def drain_queue(self, name: str) -> QueueInfo:
-        """Let a queue accept no more jobs; the jobs in it still run."""
+        """Stop accepting jobs in a queue; the jobs in it still run."""
         return await self._call(lambda: self.queue.drain_queue(name))
 
     async def purge_queue(
@@ -1304,7 +1306,7 @@ class AsyncQueueCalls(Awaited):
     async def metrics(
         self, queue: str | None = None, window_seconds: Seconds = WINDOW_SECONDS
     ) -> QueueMetrics:
-        """How a queue, or all of them, stands now, and what happened in the window before.
+        """The present state of a queue, or of all of them, and what happened in the window before.
 
         See `TaskQueue.metrics`.
         """
@@ -1325,7 +1327,7 @@ class AsyncQueueCalls(Awaited):
         )
 
     async def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
-        """The figures of each of the latest minutes, oldest first; the last is not over yet."""
+        """The figures of each of the latest minutes, oldest first, ending with the current one."""
         return await self._call(lambda: self.queue.series(queue, minutes))
 
     async def daily(self, queue: str | None = None, days: int = 30) -> list[DayPoint]:
@@ -1341,7 +1343,7 @@ class AsyncQueueCalls(Awaited):
         until: datetime | None = None,
         resolution: ResolutionName = "minute",
     ) -> Timeline:
-        """Any metrics, by name, for each minute or day of a stretch of time, oldest first.
+        """Any metrics, by name, for each minute or day of a period, oldest first.
 
         See `TaskQueue.timeline`.
         """
@@ -1361,7 +1363,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.failures(queue, task=task, limit=limit))
 
     async def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
-        """The totals of each worker, alive or gone, the one that leased most first.
+        """The totals of each worker, alive or gone, ordered by leases, most first.
 
         See `TaskQueue.worker_totals`.
         """
@@ -1432,7 +1434,7 @@ class AsyncQueueCalls(Awaited):
     async def stuck(
         self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
     ) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, or that have run for that long.
+        """Running jobs without a heartbeat for this long, or running for this long.
 
         See `TaskQueue.stuck`.
         """
@@ -1463,11 +1465,11 @@ class AsyncQueueCalls(Awaited):
         return await self._call(self.queue.lost_workers)
 
     async def check(self) -> list[str]:
-        """Look for damage and broken invariants; the problems found, none if all is well."""
+        """Look for damage and broken invariants; returns the problems found."""
         return await self._call_long(self.queue.check)
 
     async def repair_clock(self) -> ClockRepair:
-        """Set the store's clock back to the wall clock, after the latter was once far ahead.
+        """Set the store's clock back to the wall clock, which was once far ahead.
 
         See `TaskQueue.repair_clock`.
         """
@@ -1485,7 +1487,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(self.queue.describe)
 
     async def shutdown(self, wait: bool = True, timeout: Seconds = SHUTDOWN_SECONDS) -> None:
-        """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.
+        """Stop leasing, let running jobs finish within `timeout`, hand back the rest, and close.
 
         See `TaskQueue.shutdown`.
         """
@@ -1496,7 +1498,7 @@ class AsyncQueueCalls(Awaited):
     @overload
     async def connect(self, kind: type[C]) -> C: ...
     async def connect(self, kind: type[Any] | None = None) -> Any:
-        """A connection to this queue's own database, for tables of yours beside the jobs.
+        """A connection to this queue's own database, for your own tables beside the jobs.
 
         See `TaskQueue.connect`.
         """

@@ -1,4 +1,4 @@
-"""The face to the rest of Leasehold: put large data away, and fetch it again."""
+"""The interface to the rest of Leasehold: store large data, and fetch it again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ from leasehold.errors import (
 logger = logging.getLogger("leasehold.blobs")
 
 MEMORY_CLEAN_BYTES: Final = 64 * 1024 * 1024
-"""Blobs in memory are cleaned up when there are more than this, and twice as many as were left."""
+"""Blobs in memory are cleaned up when there are more than this, and twice as many as after the last
+time.
+"""
 
 
 class HeldLease(Protocol):
@@ -55,7 +57,7 @@ class HeldLease(Protocol):
 
 
 class Blobs:
-    """The blobs of one store. Nothing is made before the first large value comes.
+    """The blobs of one store. Nothing is created before the first large value.
 
     >>> from leasehold.stores.memory import MemoryStore
     >>> blobs = Blobs(MemoryStore())
@@ -82,18 +84,19 @@ class Blobs:
         self._opened = open_place(place, store) if place else None
         self._clean_above = MEMORY_CLEAN_BYTES
         self.bytes_max = bytes_max
-        """The largest payload or result it takes."""
+        """The largest payload or result that it accepts."""
 
     # -- writing -----------------------------------------------------------------------------
 
     def keep_payload(self, draft: Draft) -> Draft:
-        """The draft of a job with its payload put away; it is to be submitted at once."""
+        """The draft of a job with its payload stored as a blob; it must be submitted at once."""
         return self._kept(draft, "payload", draft.id)
 
     def keep_schedule_payload(self, name: str, draft: Draft, known: Draft | None) -> Draft:
         """The same for the job of a schedule, which all its jobs share.
 
-        A schedule is declared anew at every start of a program: the same payload stays where it is.
+        A schedule is declared again at every start of a program: an unchanged payload stays where
+        it is.
         """
         if known is not None and known.codec == BLOB_CODEC:
             reference = decode_reference(known.payload)
@@ -102,13 +105,13 @@ class Blobs:
         return self._kept(draft, "schedule", name)
 
     def keep_result(self, lease: HeldLease, data: bytes, codec: str) -> tuple[bytes, str]:
-        """Put a result away, before it is settled; answers with the reference and its codec."""
+        """Store a result before it is settled; returns the reference and its codec."""
         return self.put("result", lease.job_id, data, codec, lease.version), BLOB_CODEC
 
     def forget_refused(
         self, drafts: Sequence[Draft], answers: Sequence[Submitted | LeaseholdError]
     ) -> None:
-        """Delete payloads that were kept for jobs which were refused, or are duplicates.
+        """Delete payloads stored for jobs that were refused or are duplicates.
 
         An error of the store itself does not say whether it has the job: those are left alone.
         """
@@ -125,21 +128,21 @@ class Blobs:
         )
 
     def forget_payloads(self, drafts: Sequence[Draft]) -> None:
-        """Delete payloads that were kept for jobs which no store has."""
+        """Delete payloads stored for jobs that no store has."""
         self._forget([decode_reference(draft.payload).key for draft in drafts])
 
     def forget_jobs(self, jobs: Iterable[Job | LeaseholdError]) -> None:
-        """Delete the blobs of jobs that were discarded."""
+        """Delete the blobs of discarded jobs."""
         self._forget([key for job in jobs if isinstance(job, Job) for key in own_blobs(job)])
 
     def _kept(self, draft: Draft, kind: OwnerKind, owner: str) -> Draft:
-        # Other faults of the job are told before anything is written.
+        # Other errors of the job are raised before anything is written.
         msgspec.structs.replace(draft, payload=b"").check()
         reference = self.put(kind, owner, draft.payload, draft.codec)
         return msgspec.structs.replace(draft, payload=reference, codec=BLOB_CODEC)
 
     def put(self, kind: OwnerKind, owner: str, data: bytes, codec: str, version: int = 0) -> bytes:
-        """Keep data for its owner; answers with the reference to it."""
+        """Store data for its owner; returns the reference to it."""
         self.check_size(len(data))
         opened = self._open()
         if opened is None:
@@ -186,7 +189,7 @@ class Blobs:
     def sign_put(
         self, kind: OwnerKind, owner: str, codec: str, *, size: int, sha256: str, version: int = 0
     ) -> tuple[bytes, str] | None:
-        """The reference to a blob that another may write, and the URL for it; None without S3."""
+        """The reference to a blob that another process may write, and its URL; None without S3."""
         self.check_size(size)
         opened = self._open()
         if opened is None:
@@ -206,7 +209,7 @@ class Blobs:
         return reference.encode(), blob_store.sign("PUT", key)
 
     def sign_get(self, reference: BlobReference) -> str | None:
-        """The URL by which another may read a blob; None without S3."""
+        """The URL by which another process may read a blob; None without S3."""
         blob_store = self._holder_of(reference)
         if not isinstance(blob_store, SigningBlobStore) or blob_store.kind != reference.kind:
             return None
@@ -255,7 +258,7 @@ class Blobs:
         return reference.check(data, place), reference.codec
 
     def _read(self, reference: BlobReference, _document: bytes) -> tuple[bytes | None, str]:
-        """The data as it is kept, and where."""
+        """The data as stored, and where it was found."""
         return self.get(reference), self._holder_of(reference).place
 
     def _holder_of(self, reference: BlobReference) -> BlobStore:
@@ -269,14 +272,14 @@ class Blobs:
     def clean_up(
         self, *, keys_max: int | None = None, should_stop: Callable[[], bool] = lambda: False
     ) -> BlobsCleaned:
-        """Delete what belongs to nothing any more; see `cleaning`."""
+        """Delete blobs that no longer belong to anything; see `cleaning`."""
         opened = self._open()
         if opened is None:
             return BlobsCleaned()
         return clean_up(self._store, *opened, keys_max=keys_max, should_stop=should_stop)
 
     def _clean_memory(self, blob_store: BlobStore) -> None:
-        # A store in memory forgets its jobs by itself, an hour after they have ended.
+        # A store in memory forgets its jobs automatically, an hour after they have ended.
         if isinstance(blob_store, MemoryBlobs) and blob_store.bytes_held > self._clean_above:
             self.clean_up()
             self._clean_above = max(MEMORY_CLEAN_BYTES, 2 * blob_store.bytes_held)

@@ -1,7 +1,7 @@
 """The clean-up of blobs: list them, ask the store which it still names, delete the rest.
 
-It runs with the clean-up of the store. How far it came is kept in the blob store itself, so that a
-pass may be short, and the next one, by any process, goes on.
+It runs with the clean-up of the store. Its progress is kept in the blob store itself, so that a
+pass may be short, and the next one, by any process, continues.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def clean_up(
     """One pass: over everything, or on from where the last one stopped over `keys_max` of them."""
     if not blobs.list(store_id, "", 1):
         return BlobsCleaned()  # Most stores never have a blob.
-    # Age is reckoned to here: a job submitted in a transaction that opens while the pass goes on
-    # is young, however long that stays open.
+    # Age is measured up to here: a job submitted in a transaction that opens during the pass is
+    # young, however long that stays open.
     now_micros = to_micros(store.now())
     remembered = f"{store_id}/clean-up"
     after = ""
@@ -71,7 +71,7 @@ def clean_up(
 
 
 def _garbage(store: Store, texts: Iterable[str], store_id: str, now_micros: int) -> list[str]:
-    """The blobs that belong to no job; a name that is no key of this store is left alone."""
+    """The blobs that belong to no job; a name that is not a key of this store is left alone."""
     keys = [
         (text, key)
         for text in texts

@@ -1,7 +1,7 @@
 """The blob store contract: bytes under keys, nothing else. The conformance suite cites the clauses.
 
-- BLO-4  `get` answers with the bytes that were put under that key; with None if there are none,
-         while the blob store itself can be reached.
+- BLO-4  `get` returns the bytes that were put under that key, or None if there are none and the
+         blob store itself can be reached.
 - BLO-5  A blob is there as a whole or not at all, whenever a writer dies; when `put` has returned
          it is as durable as the store's rows.
 - BLO-6  `list` answers in the order of the keys, after a given one, leftovers of dead writers
@@ -27,7 +27,7 @@ class BlobStore(Protocol):
 
     @property
     def place(self) -> str:
-        """Where it is, for people; without secrets."""
+        """Its place, for people; without secrets."""
 
     def put(self, key: str, data: bytes) -> None:
         """Keep these bytes under a key, in place of older ones."""
@@ -36,7 +36,7 @@ class BlobStore(Protocol):
         """The bytes under a key, or its first `bytes_max`; None if there are none."""
 
     def list(self, store_id: str, after: str, limit: int) -> list[str]:
-        """The next keys of one store after this key, at most so many; none at the end."""
+        """At most `limit` keys of one store after this key; empty at the end."""
 
     def delete(self, keys: Sequence[str]) -> None:
         """Forget these blobs."""
@@ -51,7 +51,7 @@ class KeepsOwnBlobs(Protocol):
 
 @runtime_checkable
 class ReservingBlobStore(Protocol):
-    """One whose disk keeps room for the results of running jobs."""
+    """A blob store whose disk keeps room for the results of running jobs."""
 
     def refuse_when_low(self, size: int) -> None:
         """Raise StoreFullError if a new payload of this size would eat into that room."""
@@ -59,7 +59,7 @@ class ReservingBlobStore(Protocol):
 
 @runtime_checkable
 class SigningBlobStore(BlobStore, Protocol):
-    """A blob store that can let others in, a blob at a time."""
+    """A blob store that can give others access to single blobs."""
 
     def sign(self, method: Literal["GET", "PUT"], key: str) -> str:
-        """A URL by which its bearer may read, or write, the blob under a key, for a while."""
+        """A URL by which its bearer may read or write the blob under a key for a while."""

@@ -1,4 +1,4 @@
-"""Blobs follow a store that is moved, from the place of the one to the place of the other.
+"""Moving blobs along with their store, from the source's place to the target's.
 
 Only where both are the stores' own: blobs in a place named by the user stay there, and are found
 when that place is named again.
@@ -21,7 +21,7 @@ LIST_AT_ONCE: Final = 1000
 def move_blobs(
     source: Store, target: Store, progress: Callable[[int], None] = lambda _: None
 ) -> int:
-    """Copy every blob that the target does not have yet; answers how many it has now.
+    """Copy every blob that the target does not have yet; returns how many it has now.
 
     The source keeps its own. The target keeps them under the id of the source, which becomes its
     own when it takes the source's place.

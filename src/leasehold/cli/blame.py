@@ -43,7 +43,7 @@ def blaming(error: LeaseholdError, queue: TaskQueue, lines: Mapping[int, NewJob]
 
 
 def _known(queue: TaskQueue, job_ids: Iterable[str]) -> set[str]:
-    """Those of the ids that are in the store."""
+    """The given ids that are in the store."""
     found: set[str] = set()
     remaining = iter(dict.fromkeys(job_ids))
     while ids := tuple(islice(remaining, AT_ONCE)):

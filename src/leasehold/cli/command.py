@@ -18,7 +18,7 @@ FORMS: Final = {
     "DURATION": "a number of seconds, or 1.5s, 10m, 2h30m, 7d",
     "TIME": "2026-01-31T12:00 (local; add Z for UTC), now, or from now: +10m, -2h",
 }
-"""How values that are written in a form of their own look, by the name that help gives them."""
+"""The format of special values, by the name that help gives them."""
 
 _UNBREAKABLE: Final = "\N{NON-BREAKING HYPHEN}"
 

@@ -1,6 +1,6 @@
 """Every command, where its code is, and its one line of help.
 
-The help stands here so that `--help` loads none of them; a test compares the two.
+The help is here so that `--help` loads none of them; a test compares the two.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Operate": ("init", "doctor", "check", "sweep", "prune", "backup", "migrate-store"),
     "Try": ("demo", "bench", "completion"),
 }
-"""In which parts the help names them; any that stand in none come last."""
+"""The sections of the help; commands in no section come last."""
 
 COMMANDS: Final[dict[str, LazyCommand]] = {
     "init": LazyCommand("leasehold.cli.init", "init", "Create a store, or upgrade one."),

@@ -1,6 +1,6 @@
 """Names from the store that a shell offers for completion.
 
-A shell waits for it, so it makes only cheap queries, and is silent when something is wrong.
+A shell waits for it, so it makes only cheap queries, and stays silent if something is wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Before something is destroyed: say how much, and ask."""
+"""Confirmation before anything is destroyed: say how much, and ask."""
 
 from __future__ import annotations
 

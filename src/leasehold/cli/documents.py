@@ -1,4 +1,4 @@
-"""A job for programs, with the data kept in a blob store fetched."""
+"""A job as a document for programs, with data from the blob store included."""
 
 from __future__ import annotations
 

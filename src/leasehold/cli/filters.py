@@ -1,4 +1,4 @@
-"""The filter: one way to say "these jobs", the same for every command that takes several."""
+"""The filter: one way to select jobs, the same for every command that takes several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which job is meant: an id, enough of its beginning or its end to be the only one, or @last."""
+"""References to a job: an id, a unique beginning or end of one, or @last."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from leasehold.errors import ForbiddenError, JobNotFoundError, LeaseholdError
 
 NEAR_MAX: Final = 3
 NEAR_LENGTH_MIN: Final = 3
-"""Ids that have less than this in common have nothing in common."""
+"""Ids that share less than this are treated as unrelated."""
 
 
 TAIL_LENGTH_MIN: Final = 4
 TAIL_LOOKED_THROUGH: Final = 5000
-"""Among how many of the latest jobs an id is looked for by its end."""
+"""How many of the latest jobs are searched for an id by its end."""
 PAGE: Final = 500
 HEAVY: Final[tuple[HeavyField, ...]] = ("payload", "result", "metadata")
 
@@ -83,7 +83,7 @@ def _beginning(session: Session, text: str) -> list[str]:
 
 
 def _ending(session: Session, text: str) -> list[str]:
-    """Those of the latest jobs whose ids end like this, at most NEAR_MAX + 1 of them."""
+    """The latest jobs whose ids end like this, at most NEAR_MAX + 1 of them."""
     found: list[str] = []
     cursor: str | None = None
     for _ in range(TAIL_LOOKED_THROUGH // PAGE if len(text) >= TAIL_LENGTH_MIN else 0):

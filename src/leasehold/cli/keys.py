@@ -18,7 +18,7 @@ _SEQUENCE: Final = re.compile(rb"\x1b[\[O][0-9;]*([A-Za-z~])|(.)", re.DOTALL)
 _ARROWS: Final = {b"A": "up", b"B": "down"}
 
 ReadKeys = Callable[[float], list[str]]
-"""Waits so many seconds for keys; answers with the pressed ones, none when time is up."""
+"""Waits up to this many seconds for keys; returns the pressed ones, or none."""
 
 
 def parse(data: bytes) -> list[str]:

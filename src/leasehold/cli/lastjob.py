@@ -1,4 +1,4 @@
-"""`@last`: the job that was submitted last from this shell."""
+"""`@last`: the job last submitted from this shell."""
 
 from __future__ import annotations
 

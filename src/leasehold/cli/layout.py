@@ -1,4 +1,4 @@
-"""Which columns of a table a terminal has room for, and how wide each is."""
+"""The columns of a table that fit a terminal, and their widths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ whole; ids show their ends."""
 ELLIPSIS: Final = "…"
 TAIL_LENGTH: Final = 8
 ID_LENGTH_MAX: Final = 20
-"""Ids up to this length are always shown whole: somebody has chosen them to be read."""
+"""Ids up to this length are always shown whole: people have chosen them to be readable."""
 
 
 class Breadth(NamedTuple):
@@ -72,7 +72,7 @@ def fits(columns: Sequence[Breadth], room: int) -> bool:
 def by_their_ends(ids: Sequence[str]) -> list[str]:
     """Long ids by their last characters, as many as tell them from each other.
 
-    The beginning of an id is the time at which it was made, so many begin alike.
+    Ids begin with the time at which they were made, so the beginnings of many are alike.
 
     >>> by_their_ends(["019a8f3c-7d10-7e5f-9b5a-3f0c2d1e4a6b", "nightly"])
     ['…2d1e4a6b', 'nightly']

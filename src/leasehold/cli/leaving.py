@@ -1,4 +1,4 @@
-"""Leaving a command with a code, after everything was said."""
+"""Leaving a command with an exit code, after all output."""
 
 from __future__ import annotations
 

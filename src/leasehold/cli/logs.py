@@ -25,7 +25,7 @@ from leasehold.queue.facade import TaskQueue
 
 LOOK_SECONDS: Final = 0.2
 PENDING_SECONDS: Final = 2.0
-"""How long a job may be pending before whoever follows it is told why."""
+"""How long a job may be pending before a follower is told why."""
 LINES_AT_ONCE: Final = 200
 READ_BYTES: Final = 65_536
 LINE_BYTES_MAX: Final = 16_384

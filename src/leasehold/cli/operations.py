@@ -1,4 +1,4 @@
-"""`operations`: orders to many jobs, and how far each is."""
+"""`operations`: orders to many jobs, and their progress."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def _breadths(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> list[
 def _breadth(column: Column, cells: Sequence[Any]) -> Breadth:
     heading = len(column.heading)
     natural = max(heading, *(each.cell_len for each in cells))
-    # A number that is cut, or goes on in the next line, would be another number.
+    # A number that is cut or continued on the next line would be a different number.
     fit: Fit = "keep" if column.right else column.fit
     return Breadth(natural, max(heading, column.least), fit, column.spare)
 

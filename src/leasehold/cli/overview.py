@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
 
 QueueFigures = Mapping[str, Any]
-"""A queue's name and state, a count per status, and for `top` how it did lately."""
+"""A queue's name and state, a count per status, and for `top` its recent figures."""
 
 Parts = Sequence[str | None]
-"""Queues whose figures make the total; None is the whole store."""
+"""Queues whose figures add up to the total; None is the whole store."""
 
 LATELY: Final = ("throughput_per_second", "error_rate", "oldest_pending_age_seconds")
 LATELY_SECONDS: Final = 300.0

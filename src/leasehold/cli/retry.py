@@ -19,7 +19,7 @@ from leasehold.core.rules.filter_orders import ReplayAll
 from leasehold.errors import ForbiddenError
 
 LOOKED_AT: Final = 100
-"""Of so many replayed jobs at most, dependents are looked for."""
+"""The most replayed jobs whose dependents are looked up."""
 NAMED_MAX: Final = 10
 
 

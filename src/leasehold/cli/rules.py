@@ -20,7 +20,7 @@ from leasehold.queue.queues import DURATIONS
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NONE: Final = object()
-"""Stands for a rule that is to be taken away: to click, None is an option that was not given."""
+"""Stands for a rule to remove, since None is a missing option to click."""
 
 
 class OrNone(click.ParamType[Any]):

@@ -1,4 +1,4 @@
-"""What `top` shows, and what its keys do to that. It knows neither a terminal nor a store."""
+"""The contents of `top`, and the effects of its keys, independent of terminal and store."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class View:
         return [*body, *(Text() for _ in range(height - 1 - len(body))), self._bottom(width)]
 
     def body(self, width: int, height: int) -> list[Text]:
-        """What there is to see, in at most so many lines."""
+        """The contents of the screen, in a limited number of lines."""
         now = self._now
         if now is None:
             return []

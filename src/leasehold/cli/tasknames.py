@@ -1,4 +1,4 @@
-"""Names of tasks that a person has typed: a mistyped one is told before its job is stored."""
+"""Task names typed by people: a mistyped one is reported before its job is stored."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _look_again(session: Session, view: View, window: float) -> None:
 
 
 def _set_state(session: Session, order: SetState) -> str:
-    """Pause or resume a queue; answers with what became of it."""
+    """Pause or resume a queue; returns the result."""
     queue = session.queue
     change = queue.pause_queue if order.verb == "pause" else queue.resume_queue
     try:

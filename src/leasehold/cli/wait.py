@@ -35,7 +35,7 @@ COLUMNS = (
 )
 _WITHIN: Final = re.compile(r" within \S+ seconds?")
 LOOK_AGAIN_SECONDS: Final = 2.0
-"""How often a person who waits is told why a job has not ended."""
+"""How often a waiting person is told why a job has not ended."""
 
 
 @command()

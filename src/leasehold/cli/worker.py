@@ -320,7 +320,7 @@ def restart(session: Session, /, *, ids: tuple[str, ...], timeout: float) -> Non
 
 
 def _tell_of_others(session: Session, folder: str) -> bool:
-    """Name the workers of this machine that are of no crew; answers whether there are any."""
+    """Name the workers of this machine that belong to no crew; returns whether there are any."""
     from leasehold.cli.workers.overview import not_of_crews
 
     others: list[str] = []

@@ -1,4 +1,4 @@
-"""Sentences broken at the width of the terminal, between words."""
+"""Wrapping sentences at the width of the terminal, between words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import IO, Any, Final
 from unicodedata import combining, east_asian_width
 
 WIDTH_MIN: Final = 40
-"""Sentences are not squeezed into less: a narrower terminal breaks their lines itself."""
+"""The narrowest width for wrapping: a narrower terminal breaks lines itself."""
 
 
 def wrapped(text: str, stream: IO[Any], *, indent: int = 0) -> str:

@@ -43,7 +43,7 @@ class _Call(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def passes_results(payload: bytes) -> bool:
-    """Whether a call is to be given the results of other jobs."""
+    """Whether a call gets the results of other jobs."""
     return payload.startswith(_PASSING)
 
 
@@ -85,7 +85,7 @@ class CallCodec:
         self._told_of_change = False
 
     def for_task(self, task: str) -> CallCodec:
-        """The codec of the same code for jobs that are stored under this name."""
+        """The codec of the same code for jobs stored under this name."""
         if self._key is None or task == self._task:
             return self
         return CallCodec(self._func, task=task, pickle_key=self._key, title=self._title)
@@ -104,7 +104,7 @@ class CallCodec:
     ) -> bytes:
         """A call as bytes; raises unless the task would accept it and receive it unchanged.
 
-        With `passes` its first argument is to come: it is checked when it is there.
+        With `passes`, its first argument comes later and is checked then.
         """
         plan = self._plan or self._make_plan()
         first = 0
@@ -122,7 +122,7 @@ class CallCodec:
         try:
             data = encode(document)
         except Exception:
-            # Encoding each argument by itself says which one it was.
+            # Encoding each argument separately shows which one it was.
             plan.blame(args, kwargs, first)
             raise
         if len(data) > bytes_max:
@@ -147,7 +147,7 @@ class CallCodec:
     ) -> tuple[Sequence[Any], dict[str, Any]]:
         """The arguments of a call. Any JSON document that is not a call is its one argument.
 
-        `results` are for a call that is to be given some; without them that argument is missing.
+        `results` are for a call that gets some; without them that argument is missing.
         """
         if codec != "json":
             if codec != "pickle":
@@ -233,7 +233,7 @@ class CallCodec:
 
 
 class _Plan:
-    """The meaning of a function's signature and hints for its calls, worked out once."""
+    """A function's signature and hints, prepared once for its calls."""
 
     def __init__(self, func: Callable[..., Any], title: str) -> None:
         self.title = title

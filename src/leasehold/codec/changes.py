@@ -1,4 +1,4 @@
-"""The question whether JSON, and the hints that rebuild its data, change a value on its way."""
+"""Whether JSON, and the hints that rebuild its data, change a value on its way."""
 
 from __future__ import annotations
 

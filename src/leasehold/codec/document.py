@@ -1,4 +1,4 @@
-"""JSON text from outside: read strictly, since msgspec would forgive faults that must not pass.
+"""JSON text from outside, parsed strictly, since msgspec would accept faults that must not pass.
 
 A key given twice, NaN, a number beyond any double, nesting beyond reason and size are refused.
 """
@@ -39,7 +39,7 @@ def encode_document(
 def decode_document(
     text: str | bytes, what: str = "the document", bytes_max: int = PAYLOAD_BYTES_MAX
 ) -> Any:
-    """Plain data from JSON text that somebody else wrote.
+    """Plain data from untrusted JSON text.
 
     >>> decode_document('{"a": 1, "a": 2}')
     Traceback (most recent call last):
@@ -73,7 +73,7 @@ def _check_nesting(value: Any, what: str) -> None:
 
 
 class _RefusedError(Exception):
-    """Legal for Python's json, not for us."""
+    """Raised for values that Python's json accepts and Leasehold does not."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Type hints as converters: how to rebuild from JSON the types of a task's signature.
 
-A hint that JSON satisfies by itself (`str`, `list[int]`, `dict[str, Any]`, ...) needs none, and
-costs nothing at run time.
+A hint that plain JSON satisfies (`str`, `list[int]`, `dict[str, Any]`, ...) needs none, and costs
+nothing at run time.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _is_supported(hint: Any) -> bool:
 
 
 def _rebuild(cls: type[Any], value: Any) -> Any:
-    """Build what msgspec does not know by itself: pydantic models, by their own means."""
+    """Build values that msgspec does not know: pydantic models, with their own methods."""
     validate = getattr(cls, "model_validate_json", None)
     if validate is None:
         # For instance a protocol or an abstract class: msgspec checks that the value is one.

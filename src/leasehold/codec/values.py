@@ -13,12 +13,14 @@ from leasehold.core.model.text import with_article
 from leasehold.errors import PayloadError, PayloadTooLargeError
 
 PLAIN_TYPES: Final = frozenset((str, int, float, bool, type(None)))
-"""What JSON never changes."""
+"""The types that JSON never changes."""
 JSON_TYPES: Final = (*PLAIN_TYPES, list, dict)
 
 
 def as_json(value: Any) -> Any:
-    """What msgspec does not know by itself: pydantic models, and subclasses of text and numbers."""
+    """Convert values that msgspec does not know: pydantic models, and subclasses of text and
+    numbers.
+    """
     dump = getattr(value, "model_dump", None)
     if dump is not None and not isinstance(value, type):
         return dump(mode="json")
@@ -63,7 +65,7 @@ def check_size(data: bytes, what: str, bytes_max: int = PAYLOAD_BYTES_MAX) -> No
 def check_nesting(data: bytes, what: str, around: int = 0) -> None:
     """Refuse JSON that is nested so deeply that some reader could not go as deep.
 
-    `around` levels are our own, and not counted.
+    `around` levels are Leasehold's own and not counted.
     """
     if is_json_too_deep(data, around):
         raise PayloadError(f"{what} is nested more than {DEPTH_MAX} levels deep")

@@ -1,4 +1,4 @@
-"""An order on the pages: its roles, the question before it, and the message after it."""
+"""An order on the pages: its roles, its question beforehand, and its message afterwards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Question:
     has_priority: bool = False
     has_reset: bool = False
     plan: Plan | None = None
-    """Of an order to many jobs."""
+    """The plan of an order to many jobs."""
     samples: tuple[Job, ...] = ()
     why_skipped: str = ""
 
@@ -43,15 +43,15 @@ class Action:
 
     roles: tuple[Role, ...]
     do: Callable[[Desk, Caller, Fields], int | Operation]
-    """Answers how many jobs it was done to, or the operation that sees to it."""
+    """Carries it out; returns how many jobs were changed, or the operation that carries it out."""
     told: str
     """The message of the next page; {n} is that number."""
     back: Callable[[Fields], str]
-    """Where to go afterwards."""
+    """The page to go to afterwards."""
     ask: Callable[[Desk, Fields], Question] | None = None
-    """None for what needs no question: it can be taken back, and concerns one thing."""
+    """None for an order without a question: it can be undone, and concerns one thing."""
     again: Callable[[Desk, Fields, str], FilledPage] | None = None
-    """For an order that a person fills in: its page once more, with the mistake."""
+    """For an order with fields to fill in: its page again, with the mistake."""
 
 
 def operation_of(name: str, *names: str) -> Callable[[Desk, Caller, Fields], int]:
@@ -67,7 +67,7 @@ def operation_of(name: str, *names: str) -> Callable[[Desk, Caller, Fields], int
 
 
 def given(fields: Fields, name: str) -> str:
-    """A field that a form must bring; only a reason may be left out."""
+    """A required field of a form; only a reason may be left out."""
     if name == "reason":
         return fields.get(name, "")
     if not fields.get(name):

@@ -1,7 +1,7 @@
 """The dashboard as an ASGI application: routes, access, and the headers of every answer.
 
-All pages stand side by side under one folder and every link is relative to it, so that it works
-under any path, mounted or behind a proxy, without being told.
+All pages are side by side in one folder and every link is relative to it, so that it works under
+any path, mounted or behind a proxy, without configuration.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ from leasehold.service.problems import status_of
 
 FOLDER: Final = "/dashboard"
 AGAIN: Final = "X-Leasehold-Again"
-"""The header of an open page that looks again by itself, because something has changed."""
+"""The header sent by an open page that reloads itself because something has changed."""
 FRESH_IN: Final = "X-Leasehold-Fresh-In"
-"""The header of an answer that shows findings again: in how many seconds there are new ones."""
+"""The header of an answer with cached findings: in how many seconds there will be new ones."""
 FORM_BYTES_MAX: Final = 16 * 1024
 LOADED_LATE: Final = ("leasehold.worker.supervisor", "leasehold.worker.unrunnable")
 ADDRESS_SIGNS: Final = "%/:?#[]@!$&'()*+,;="
-"""What an address may hold beside letters, digits and `-._~`."""
+"""Characters allowed in an address besides letters, digits and `-._~`."""
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -82,7 +82,7 @@ HEADERS: Final = {
 def dashboard(queue: TaskQueue | AsyncTaskQueue | Store, *, insecure: bool = False) -> Starlette:
     """The dashboard of a queue, to be mounted in any ASGI application.
 
-    People log in with a token of the store (`queuectl token create`); with `insecure`, whoever
+    People log in with a token of the store (`queuectl token create`); with `insecure`, anybody who
     reaches it may do everything.
 
     >>> from leasehold import TaskQueue
@@ -96,7 +96,7 @@ def dashboard(queue: TaskQueue | AsyncTaskQueue | Store, *, insecure: bool = Fal
 
 
 def dashboard_routes(api: Api) -> list[BaseRoute]:
-    """What `queuectl serve` serves beside the API: the dashboard, and the way to it from /."""
+    """The routes that `queuectl serve` adds to the API: the dashboard, and a redirect from /."""
 
     async def to_folder(_: Request) -> Response:
         return RedirectResponse(f"{FOLDER[1:]}/", 307, HEADERS)
@@ -148,7 +148,7 @@ def _prepare(desk: Desk | None) -> None:
 
 
 class _Face:
-    """The handlers. Each finds out who asks, and checks their role, before anything else."""
+    """The handlers. Each identifies the caller and checks their role before anything else."""
 
     def __init__(self, api: Api, *, is_warmed: bool) -> None:
         self.api = api
@@ -197,14 +197,14 @@ class _Face:
 
             def next_piece() -> bytes | None:
                 nonlocal pieces
-                # Each time: who may not look any more gets no further.
+                # Checked each time: a caller who may no longer look gets no further.
                 self._caller(request).check_role(LOOKING)
                 if pieces is None:
                     search = parse(request.query_params.get("q", ""), self.desk.queue.now())
                     pieces = export(self.desk.store, search.where, kind)
                 return next(pieces, None)
 
-            # A search that is refused is answered by an error, and not by half a file.
+            # A refused search gets an error, not half a file.
             first = await self.api.in_thread(next_piece)
 
             async def rest() -> AsyncIterator[bytes]:
@@ -247,7 +247,7 @@ class _Face:
 
     def _caller(self, request: Request) -> Caller:
         caller = self.sessions.caller_of(self.sessions.cookie_of(request))
-        # Pages tell of the whole store.
+        # Pages show the whole store.
         caller.check_unscoped()
         return caller
 
@@ -271,7 +271,7 @@ class _Face:
         await self._form(request)
         cookie = self.sessions.cookie_of(request)
         if cookie is not None:
-            # A visitor who is not logged in any more has nothing to leave.
+            # A visitor who is no longer logged in has nothing to log out of.
             with suppress(UnauthenticatedError):
                 await self.api.on_thread(lambda: self.sessions.end(cookie))
         response = _see("login")
@@ -317,7 +317,7 @@ class _Face:
             fields = fields_of(pairs)
             try:
                 count = self.api.guarded(lambda: action.do(self.desk, caller, fields))
-                # The person who gave the order is to see its effect.
+                # The person who gave the order should see its effect.
                 self.desk.order_was_given()
             except (InvalidQueueError, InvalidSettingError) as error:
                 if action.again is None:
@@ -336,7 +336,9 @@ class _Face:
         return dict(await self._pairs(request))
 
     async def _pairs(self, request: Request) -> list[tuple[str, str]]:
-        """The fields of a form that one of our own pages sent; raises ForbiddenError else."""
+        """The fields of a form sent by one of the dashboard's pages; otherwise raises
+        ForbiddenError.
+        """
         _check_same_origin(request)
         body = await read_body(request, FORM_BYTES_MAX)
         return parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
@@ -395,7 +397,8 @@ class _Face:
 
     def _login_first(self, request: Request) -> Response:
         if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
-            # Who follows a link from another site sends no strict cookie; from here they do.
+            # A visitor following a link from another site sends no strict cookie; from here they
+            # do.
             return self._plain(request, "again.html", {"title": "Leasehold"}, 200)
         if request.method != "GET" or request.url.path.endswith("/events"):
             return self._login_page(request, "this session has ended: log in again", 401, "")
@@ -417,7 +420,7 @@ def _check_same_origin(request: Request) -> None:
 
 
 def _see(page: str) -> Response:
-    """Go on to another page, given relative to this page.
+    """Redirect to another page, given relative to this one.
 
     The page a form asks for may hold what no header can: that is encoded, the rest is left alone.
     """

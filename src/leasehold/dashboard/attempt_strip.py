@@ -11,9 +11,9 @@ from leasehold.core.model.history import Attempt
 from leasehold.core.model.job import Job
 
 FOLDED_SHARE: Final = 4.0
-"""Idle time is folded when it would take so many times the room of everything that ran."""
+"""Idle time is folded if it would take this many times the room of all attempts."""
 FOLD: Final = 0.08
-"""The room of a folded time, as a share of the part drawn to scale."""
+"""The width of a folded time, as a share of the part drawn to scale."""
 WIDTH: Final = 1000.0
 NARROWEST: Final = 6.0
 
@@ -38,7 +38,7 @@ class Stretch:
 
 
 def strip(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Stretch]:
-    """What happened when, from the moment the job could run."""
+    """The stretches of a job, from the moment it could run."""
     parts: list[Stretch] = []
     reached = min(max(job.created_at, min(job.run_at, now)), now)
     if attempts:

@@ -1,4 +1,4 @@
-"""What an audit record tells beyond who did what: a few names and words, in place of its JSON."""
+"""The details of an audit record: a few names and words instead of its JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGES: Final = {
     "job": ("job", "id"),
     "operation": ("operation", "id"),
 }
-"""By the name of a detail: the page about it, and what that page is asked with."""
+"""The page about each detail, by name, and that page's parameter."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Detail:
 
 
 def details_of(detail: Mapping[str, Any]) -> list[Detail]:
-    """The details of a record, without those that say nothing.
+    """The details of a record, without empty ones.
 
     >>> [(each.name, each.words) for each in details_of(
     ...     {"queue": "mail", "config": {"max_depth": 5, "retry": None}, "force": False}
@@ -74,7 +74,7 @@ def _jobs(jobs: list[Any]) -> Iterator[Detail]:
 
 def _shown(key: str, value: Any) -> str:
     if key in MOMENTS:
-        # What others recorded may be no moment.
+        # A value recorded by others may not be a time.
         with suppress(ValueError):
             return utc(datetime.fromisoformat(str(value)))
     return short(str(value)) if key in ("job", "operation") else str(value)

@@ -1,8 +1,8 @@
 """Orders to many jobs from a page: the plan, and how an agreed plan begins.
 
-The question that a person answers was asked at one moment. The form brings that moment and the
-numbers back, under a seal, so that exactly the announced plan is carried out and recorded. It also
-brings the operation's id: a form that is sent twice is one operation.
+A person answers a question that was asked at one moment. The form returns that moment and the
+numbers, under a seal, so that exactly the announced plan is carried out and recorded. It also
+returns the operation's id, so that a form sent twice is one operation.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from leasehold.service.caller import Caller
 Fields = Mapping[str, str]
 DEFAULT_PRIORITY = 50
 AGREED_SECONDS: Final = 3600.0
-"""How long a plan may be agreed to: for longer than that operations are remembered."""
+"""How long a plan can be agreed to; operations are remembered for longer than that."""
 _WHICH: Final = ("order", "queue", "task", "fingerprint", "q")
 """The fields that select the jobs. The others are filled in by the person who agrees."""
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """The announcement that a person said yes to."""
+    """The announced plan to which a person agreed."""
 
     operation_id: str
     at: datetime
@@ -59,12 +59,12 @@ class Bulk:
     """The jobs in words: "dead letters of queue mail"."""
 
     def plan(self, desk: Desk, fields: Fields) -> Plan:
-        """The plan of this moment."""
+        """The plan at this moment."""
         where = self.where(desk, fields, desk.queue.now())
         return desk.queue.operations.plan(self.order(fields), where)
 
     def begin(self, desk: Desk, caller: Caller, fields: Fields) -> Operation:
-        """Let the operation begin that was agreed to, and carry it out in the background."""
+        """Begin the agreed operation, and carry it out in the background."""
         plan = self._agreed(desk, caller, fields)
         draft = OperationDraft(id=plan.operation_id, plan=plan)
         operation = desk.store.begin_operation(draft, actor=caller.actor)
@@ -90,7 +90,7 @@ class Bulk:
 
 
 def agreement(desk: Desk, caller: Caller, fields: Fields, plan: Plan) -> str:
-    """The fields that the form of a question brings back."""
+    """The fields that the form of a question returns."""
     agreed = Agreed(plan.operation_id, plan.at, {**plan.counts, **plan.skipped})
     text = msgspec.json.encode(agreed).decode()
     return f"{text}.{desk.api.plans.of(_announced(caller, fields, text))}"
@@ -179,4 +179,4 @@ BULK: dict[str, Bulk] = {
     "reprioritize-found": Bulk(_reprioritize, _search, _found),
     "discard-found": Bulk(_discard, _search, _found),
 }
-"""By the name that forms have for it."""
+"""Orders to many jobs by their names in forms."""

@@ -1,6 +1,6 @@
-"""Charts, drawn on the server: lines in a box of 100 units height, and the same as a table.
+"""Charts, drawn on the server: lines in a box 100 units high, and the same data as a table.
 
-The box is stretched to the room there is; labels stand around it as text, so they never are.
+The box is stretched to the available room; labels around it are text, so they are not stretched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 HEIGHT: Final = 100.0
 HEADROOM: Final = 4.0
-"""Above the highest value, so that its line is not cut."""
+"""The space above the highest value, so that its line is not cut."""
 
 TICKS: Final = 4
 MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -66,7 +66,7 @@ class Chart:
     marks: Sequence[tuple[float, Pin]] = ()
     """Deploys, each with its place."""
     is_measured: bool = False
-    """Whether a value is None where there was nothing to measure."""
+    """Whether a value is None if there was nothing to measure."""
 
     @property
     def width(self) -> int:
@@ -102,7 +102,7 @@ class Chart:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing happened; a wait of no time at all is something."""
+        """Whether nothing happened; a wait of zero seconds counts as something."""
         values = [value for line in self.lines for value in line.values]
         return all(value is None for value in values) if self.is_measured else not any(values)
 
@@ -114,7 +114,7 @@ class ChartShape:
     title: str
     note: str
     metrics: dict[str, tuple[str, str]]
-    """By metric: its name for people, and its colour."""
+    """The name for people and the colour of each metric."""
     together: Callable[[Sequence[float]], float]
     show: Callable[[Value], str]
 
@@ -176,14 +176,16 @@ METRICS: Final = [metric for wanted in WANTED for metric in wanted.metrics]
 
 
 def hour_of(queue: TaskQueue, name: str | None = None) -> Timeline:
-    """The last hour of a queue, or of the whole store: all that charts show."""
+    """The last hour of a queue, or of the whole store, with all data for charts."""
     return queue.timeline(METRICS, name, since=timedelta(minutes=59))
 
 
 def charts(
     queue: TaskQueue, over: Range, name: str | None = None, *, hour: Timeline | None = None
 ) -> list[Chart]:
-    """The charts of a queue, or of the whole store; a page that has read the hour lends it."""
+    """The charts of a queue, or of the whole store; a page that has already read the hour passes
+    it.
+    """
     marks = queue.deploys()
     if over == "30d":
         line = queue.timeline(METRICS, name, since=timedelta(days=29), resolution="day")
@@ -255,7 +257,7 @@ def _height(value: Value, top: float) -> str:
 
 
 def nice_top(highest: float) -> float:
-    """The end of a scale that people read easily: 1, 2 or 5 times a power of ten.
+    """A readable end of a scale: 1, 2 or 5 times a power of ten.
 
     >>> nice_top(0), nice_top(7), nice_top(130), nice_top(0.03)
     (1.0, 10.0, 200.0, 0.05)
@@ -269,7 +271,7 @@ def nice_top(highest: float) -> float:
 
 
 def nice_count(highest: float) -> float:
-    """The same for things that are counted: there is no half of one in the middle.
+    """The same for counts, whose middle must be a whole number.
 
     >>> nice_count(0), nice_count(3), nice_count(5), nice_count(130)
     (2.0, 4.0, 10.0, 200.0)
@@ -278,7 +280,7 @@ def nice_count(highest: float) -> float:
 
 
 def nice_duration(highest: float) -> float:
-    """The same for seconds: from a minute on, the whole and the half are told in few units.
+    """The same for seconds: from a minute on, the end and its half need few units.
 
     >>> nice_duration(0.3), nice_duration(70), nice_duration(5000), nice_duration(200_000)
     (0.5, 120.0, 7200.0, 345600.0)

@@ -12,9 +12,9 @@ from leasehold.core.model.failure import Failure
 from leasehold.core.model.pins import Pin
 
 GROWN: Final = 2.0
-"""A failure grows if it happens so many times as often as before."""
+"""A failure grows if it happens this many times as often as before."""
 GROWN_ATTEMPTS_MIN: Final = 5
-"""Fewer are no sign of anything."""
+"""Fewer attempts prove nothing."""
 
 
 def version_at(marks: Sequence[Pin], moment: datetime) -> str | None:
@@ -43,7 +43,7 @@ def since(failure: Failure, mark: Pin, now: datetime) -> str:
 def is_growing(failure: Failure, begin: datetime, now: datetime) -> bool:
     """Whether a failure happens at least twice as often since a moment as it did before.
 
-    It is counted by whole hours: the hour of the deploy belongs to the time since.
+    Whole hours are counted; the hour of the deploy belongs to the time since.
     """
     hours = failure.hours_at(now)
     passed = int((_hour(now) - _hour(begin)) / timedelta(hours=1)) + 1

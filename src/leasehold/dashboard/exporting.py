@@ -37,9 +37,9 @@ FORMULA_SIGNS: Final = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 
 
 class ExportResponse(StreamingResponse):
-    """A file that breaks off where the store is away, or its reader may not go on.
+    """A file that breaks off if the store is away or the reader may not continue.
 
-    Its end is never sent then, so that nobody takes a part for the whole.
+    Its end is then never sent, so that nobody mistakes a part for the whole.
     """
 
     async def stream_response(self, send: Send) -> None:
@@ -50,7 +50,7 @@ class ExportResponse(StreamingResponse):
 
 
 def export(store: Store, where: JobFilter, kind: Kind) -> Iterator[bytes]:
-    """A file with the jobs that fit, the newest first, in pieces; each piece is one read.
+    """A file with the matching jobs, newest first, in pieces; each piece is one read.
 
     Jobs that are submitted meanwhile are not in it. A job that is on its way to another status has
     the one in which it was met.
@@ -103,7 +103,7 @@ def _light(job: Job) -> dict[str, Any]:
 
 
 def _harmless(value: Any) -> str:
-    """A cell that no spreadsheet takes for a formula, and whose text no terminal obeys."""
+    """A cell that no spreadsheet treats as a formula, without control sequences for terminals."""
     told = "" if value is None else safe(str(value), lines=True, limit=None)
     # Some programs trim a cell first, and take the wide signs of other scripts for ours.
     return f"'{told}" if told.lstrip()[:1] in FORMULA_SIGNS else told

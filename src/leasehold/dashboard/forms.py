@@ -1,7 +1,7 @@
-"""The valid fields of a form: an order takes the fields of its own forms, each once.
+"""The valid fields of a form: an order accepts the fields of its own forms, each once.
 
-A field that is misspelt would be a condition that is left out: the order would concern more jobs
-than the person meant, at worst the whole store. So unknown fields are refused.
+A misspelt field would be a missing condition: the order would affect more jobs than the person
+meant, at worst the whole store. So unknown fields are refused.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def fields_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     if chosen:
         if "q" not in FIELDS_OF.get(order, frozenset()):
             raise InvalidRequestError(f"the order {order!r} takes no field {CHOSEN!r}")
-        # A person who has ticked rows means those, not all that the search finds.
+        # A person who has ticked rows means those, not all results of the search.
         fields["q"] = " ".join(f"id:{quoted(each)}" for each in chosen)
     unknown = sorted(fields.keys() - {"order"} - FIELDS_OF.get(order, frozenset()))
     if order in FIELDS_OF and unknown:

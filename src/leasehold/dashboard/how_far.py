@@ -1,4 +1,4 @@
-"""A job's progress: a share where it can be told, else the job's own words."""
+"""A job's progress: a share if it can be determined, otherwise the job's own words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class HowFar:
     share: float | None = None
     message: str = ""
     more: str = ""
-    """What else the job said, as JSON on one line."""
+    """The rest of the job's report, as JSON on one line."""
 
 
 def how_far(progress: dict[str, Any]) -> HowFar:
@@ -61,7 +61,7 @@ def _on_meter(share: float) -> float:
 
 
 def _finite(value: object) -> float | None:
-    """A number that can be reckoned with: a job may report anything that JSON can say."""
+    """A finite number; a job may report any JSON value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

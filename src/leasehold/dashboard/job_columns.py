@@ -1,6 +1,6 @@
-"""The columns of the table of jobs, and which of them somebody wants to see.
+"""The columns of the table of jobs, and a person's choice of them.
 
-The choice is a part of the address, as the search is: a link shows others the same table.
+The choice is part of the address, like the search, so a link shows others the same table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operations that a page began, carried out behind it: one thread each, while they last."""
+"""Operations begun by a page, carried out in the background on one thread each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOG: Final = logging.getLogger("leasehold.dashboard")
 
 
 class OperationRunner:
-    """Carries operations out. If it ends early, the store knows how far it came."""
+    """Carries out operations. If it ends early, the store has the progress."""
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations

@@ -1,7 +1,7 @@
 """The orders of the pages: each with its question, its effect and its message.
 
-An order is always a form that is posted, never a link. What cannot be taken back, or concerns more
-than one job, is asked about on a page of the server's, which says how many jobs it is about.
+An order is always a posted form, never a link. An order that cannot be undone or affects more than
+one job is confirmed on a separate page, which says how many jobs are affected.
 """
 
 from __future__ import annotations

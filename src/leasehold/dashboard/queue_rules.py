@@ -1,7 +1,7 @@
 """The form of a queue's rules: each rule as a text, and a person's changes to it.
 
-The form brings back the texts it showed, so that only a person's own changes are made: a rule that
-another person changed meanwhile stays as they left it.
+The form returns the texts it showed, so that only a person's own changes are made: a rule that
+another person changed meanwhile stays unchanged.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class RuleField:
     name: str
     help: str
     text: str
-    """What stands in the box; empty for none."""
+    """The text in the box; empty for none."""
     hint: str
-    """What stands there in grey while it is empty."""
+    """The grey text in the box while it is empty."""
     is_switch: bool
 
 

@@ -1,4 +1,4 @@
-"""Recent findings are shown again: many people may have the same page open."""
+"""A cache of recent findings, since many people may have the same page open."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from leasehold.env import Env
 from leasehold.errors import LeaseholdError
 
 KEPT_SECONDS: Final = 2.0
-"""For so long, a finding is shown again."""
+"""How long a finding is reused."""
 KEPT_REST: Final = 100.0
 """Or so many times as long as it took to find out: hundreds of queues take a while, and none of the
 findings that open pages wait for is to cost more than a hundredth of a core.
 """
 KEPT_SECONDS_MAX: Final = 10.0
-"""But never longer: on a busy machine everything takes long, and people look for what is wrong."""
+"""But never longer than this: on a busy machine everything takes long, and people look for
+problems.
+"""
 SLOW_SECONDS: Final = 0.2
-"""A finding that took longer is made behind the pages, which show the one before meanwhile."""
+"""A slower finding is made in the background, while pages show the previous one."""
 OLD_SECONDS: Final = 15.0
-"""But none that is out of date for longer than this: then a page waits for the new one."""
+"""If the previous one is older than this, a page waits for the new one."""
 
 T = TypeVar("T")
 _rests: ContextVar[list[float] | None] = ContextVar("rests", default=None)
@@ -32,7 +34,7 @@ _rests: ContextVar[list[float] | None] = ContextVar("rests", default=None)
 
 @contextmanager
 def rests() -> Iterator[list[float]]:
-    """Of findings that are shown again within the block: in how many seconds there are new ones."""
+    """For findings reused within the block: in how many seconds there will be new ones."""
     noted: list[float] = []
     before = _rests.set(noted)
     try:
@@ -43,17 +45,17 @@ def rests() -> Iterator[list[float]]:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A finding, how long it took, and until when it is shown again."""
+    """A finding, how long it took, and until when it is reused."""
 
     value: Any
     took: float
     end: float
     is_renewed: bool = False
-    """Whether somebody finds it out anew just now."""
+    """Whether it is being renewed right now."""
 
 
 class Recent:
-    """Recent findings, at most so many."""
+    """A bounded number of recent findings."""
 
     def __init__(self, env: Env, kept_max: int) -> None:
         self._clock = env.clock
@@ -61,16 +63,15 @@ class Recent:
         self._lock = Lock()
         self._kept: dict[Hashable, _Kept] = {}
         self._changes = 0
-        """How often everything was forgotten: a finding begun before that is kept for nobody."""
+        """How often everything was forgotten; a finding begun before that is not kept."""
         self._at_it: dict[Hashable, Event] = {}
-        """Findings under way; the event is set when one is there."""
+        """Findings in progress; the event is set when one is ready."""
 
     def get(self, what: Hashable, find_out: Callable[[], T]) -> T:
-        """A recent finding; for so many times as long as it took, it is not looked up again.
+        """A recent finding, which is reused for a multiple of the time it took.
 
-        A slow finding is made behind the pages, which show the one before meanwhile, unless nobody
-        has looked for so long that it is an old one. Of several pages that ask at once for a
-        finding that nobody has, one makes it.
+        A slow finding is made in the background while pages show the previous one, unless that one
+        is too old. If several pages need a missing finding at once, one of them makes it.
         """
         while True:
             with self._lock:
@@ -97,7 +98,7 @@ class Recent:
         return self._find_out(what, find_out)
 
     def forget(self, *what: Hashable) -> None:
-        """Find out these anew, or everything: something was changed."""
+        """Forget these findings, or all of them, after a change."""
         with self._lock:
             for each in what or tuple(self._kept):
                 self._kept.pop(each, None)

@@ -30,7 +30,7 @@ _NEEDS_QUOTES: Final = re.compile(r'[\s",]')
 _SPAN: Final = re.compile(r"-?(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhdw])")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 DIGITS_MAX: Final = 300
-"""A longer number is none that anybody can be looking for."""
+"""Nobody can be looking for a longer number."""
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 QUALIFIERS: Final = {
@@ -51,7 +51,7 @@ QUALIFIERS: Final = {
 
 
 class SearchError(ValueError):
-    """Raised for a search that means nothing; says which part and why."""
+    """Raised for an invalid search; says which part and why."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Search:
 
     where: JobFilter
     looks_back_to: datetime | None = None
-    """Words are looked for in jobs since then only."""
+    """Words are searched only in jobs since then."""
 
 
 def parse(query: str, now: datetime) -> Search:

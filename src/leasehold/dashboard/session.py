@@ -1,13 +1,14 @@
-"""Sessions: who logged in with a token stays in by a cookie that every server process understands.
+"""Sessions: a visitor who logged in with a token has a cookie that every server process
+understands.
 
 The cookie holds the token's hash, the session's id and an end, signed with a key of the store: no
-process keeps anything, and a thief of a cookie has not got the token. At each request the store is
-asked whether the token is good and the session not over: a revoked token, or a log-out, ends it at
-once, for every process and every copy of the cookie. A cookie is good for a short time only, and
-pages renew it while they are looked at.
+process keeps any state, and a stolen cookie does not reveal the token. At each request the store is
+asked whether the token is valid and the session not over: revoking the token, or logging out, ends
+it at once, for every process and every copy of the cookie. A cookie is valid only for a short time,
+and open pages renew it.
 
-A browser keeps cookies by host, whatever the port: the cookie's name is that of the store, so that
-the dashboards of two stores on one host do not take each other's session away.
+Browsers keep cookies by host, regardless of the port, so the cookie is named for the store: the
+dashboards of two stores on one host do not overwrite each other's session.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from leasehold.service.api import Api
 from leasehold.service.caller import Caller
 
 COOKIE: Final = "leasehold_session"
-"""How the names of cookies begin; the rest is the store's."""
+"""The prefix of cookie names; the rest identifies the store."""
 NAME_DIGITS: Final = 16
 SESSION_SECONDS: Final = 12 * 3600
-"""How long a session lasts at most, however much it is used."""
+"""The longest duration of a session, however much it is used."""
 UNUSED_SECONDS: Final = 3600
-"""How long a cookie is good: an unused session ends then."""
+"""How long a cookie is valid; an unused session ends then."""
 COOKIE_LENGTH_MAX: Final = 300
 
 
 class _Session(NamedTuple):
-    """The contents of a cookie. Moments are whole seconds since 1970."""
+    """The contents of a cookie. Times are whole seconds since 1970."""
 
     digest: str
     id: str
@@ -45,7 +46,7 @@ class _Session(NamedTuple):
 
 
 class Sessions:
-    """Lets people in, and knows them again."""
+    """Logs people in, and recognises them afterwards."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -55,11 +56,11 @@ class Sessions:
         self.cookie_name = f"{COOKIE}_{named.hex()[:NAME_DIGITS]}"
 
     def cookie_of(self, request: Request) -> str | None:
-        """The cookie that a browser brings for this store."""
+        """The cookie that a browser sends for this store."""
         return request.cookies.get(self.cookie_name)
 
     def begin(self, secret: str) -> str:
-        """The cookie of who shows this secret; raises UnauthenticatedError if it is not good."""
+        """The cookie for the owner of a secret; raises UnauthenticatedError if it is invalid."""
         digest = digest_of(secret)
         self._api.caller_of(digest)
         return self._cookie(digest, self._api.env.new_id(), self._now() + SESSION_SECONDS)
@@ -81,7 +82,7 @@ class Sessions:
         self._api.guarded(lambda: self._api.store.end_session(caller.name, session.id))
 
     def renewed(self, cookie: str) -> str | None:
-        """The next cookie of a session in use; None while the present one is good for long."""
+        """The next cookie of an active session; None while the present one has long to live."""
         session = self._read(cookie)
         if session.good_until == session.over_at:
             return None
@@ -96,7 +97,7 @@ class Sessions:
         self._give(response, cookie, UNUSED_SECONDS, request)
 
     def forget(self, response: Response, request: Request) -> None:
-        """Take the cookie away."""
+        """Delete the cookie."""
         self._give(response, "", 0, request)
 
     def _give(self, response: Response, cookie: str, seconds: int, request: Request) -> None:

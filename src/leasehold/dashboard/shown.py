@@ -28,7 +28,7 @@ GLYPHS: Final = {
     Status.DEAD: "✕",
     Status.CANCELLED: "⊘",
 }
-"""A status is told by a glyph, a word and a colour: never by the colour alone."""
+"""A status is shown by a glyph, a word and a colour, never by the colour alone."""
 ORDER_WORDS: Final = {
     "pin_deploy": "mark deploy",
     "unpin_deploy": "forget deploy",
@@ -37,12 +37,12 @@ ORDER_WORDS: Final = {
     "pin_stop": "stop worker",
     "unpin_stop": "worker stopped",
 }
-"""Orders whose names in the store say how they are kept, not what somebody wanted."""
+"""Orders whose stored names describe their encoding, not a person's intention."""
 TEXT_LENGTH_MAX: Final = 64 * 1024
 LINE_LENGTH_MAX: Final = 300
 SHORT_MAX: Final = 24
 NAMED: Final = 10
-"""Of many names so many are told at once; the others are counted, and shown on request."""
+"""How many of many names are shown at once; the others are counted, and shown on request."""
 _MADE_UP: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?\+00:00)")
 
@@ -83,13 +83,13 @@ def templates() -> jinja2.Environment:
 
 @functools.cache
 def compile_templates() -> None:
-    """Compile every template of this process, once: nobody's first page has to wait for it."""
+    """Compile every template of this process once, so that no first page has to wait for it."""
     for name in templates().list_templates():
         templates().get_template(name)
 
 
 def link(page: str, **query: Any) -> str:
-    """A link from any page to any other: all stand side by side, so it works under every path.
+    """A link from any page to any other: all are side by side, so it works under every path.
 
     >>> link("job", id="a/b?c")
     'job?id=a%2Fb%3Fc'
@@ -101,7 +101,7 @@ def link(page: str, **query: Any) -> str:
 
 
 def line(value: object) -> str:
-    """What others wrote, on one line, with everything unprintable spelled out."""
+    """Untrusted text on one line, with everything unprintable spelled out."""
     return safe(str(value), limit=LINE_LENGTH_MAX)
 
 
@@ -118,7 +118,7 @@ def number(value: float | None) -> str:
 
 
 def compact(value: float | None) -> str:
-    """A number for a place where there is little room.
+    """A number for places with little room.
 
     >>> compact(950), compact(12_345), compact(3_400_000), compact(0.25)
     ('950', '12.3k', '3.4M', '0.25')
@@ -132,7 +132,7 @@ def compact(value: float | None) -> str:
 
 
 def rate(value: float) -> str:
-    """How many a minute: a fraction is told of few only, and never below the digits of others.
+    """A rate per minute; only small ones show a fraction.
 
     >>> rate(0), rate(0.24), rate(2000.2)
     ('0.0', '0.2', '2,000')
@@ -161,7 +161,7 @@ def percent(share: float | None) -> str:
 
 
 def utc(moment: datetime | None) -> str:
-    """A moment in UTC."""
+    """A time in UTC."""
     return "–" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
@@ -177,7 +177,7 @@ def relative(moment: datetime, now: datetime) -> str:
 
 
 def short(job_id: str) -> str:
-    """An id, where all of it would take too much room: ids that are made up differ at the end.
+    """A shortened id for places with little room; generated ids differ at the end.
 
     >>> short("0199c0de-0000-7000-8000-00004eb9b818"), short("nightly:2026-11-16T10:08:06Z")
     ('0199…4eb9b818', 'nightl…26-11-16T10:08:06Z')
@@ -220,12 +220,12 @@ def _moment(part: str) -> datetime | None:
     try:
         return datetime.fromisoformat(part) if _MOMENT.fullmatch(part) else None
     except ValueError:
-        # Sentences quote what others wrote: it may look like a moment and be none.
+        # Sentences quote foreign text, which may look like a time and be none.
         return None
 
 
 def stored(name: str, value: object) -> str | None:
-    """A store's own description, for people; None where it is silent.
+    """A store's own description, for people; None if it has none.
 
     >>> stored("size_bytes", 446464), stored("writing", []), stored("kind", "sqlite")
     ('436.0 KiB', None, 'sqlite')

@@ -1,4 +1,4 @@
-"""Dark or light, or as the system says: a cookie, so that a page comes in the right colours."""
+"""Dark, light, or the system's choice: a cookie, so that a page arrives in the right colours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def theme_of(request: Request) -> str:
 
 
 def keep_theme(response: Response, theme: str, request: Request) -> None:
-    """Give the browser its cookie, which counts where the dashboard is (`Sessions.keep`)."""
+    """Give the browser its cookie, which applies to the dashboard's path (`Sessions.keep`)."""
     response.set_cookie(
         COOKIE,
         theme if theme in THEMES else THEMES[0],

@@ -11,7 +11,7 @@ from leasehold.dashboard.shown import TEXT_LENGTH_MAX
 
 OWN_SHOWN: Final = 5
 NOT_KEPT: Final = "...\n"
-"""So begins a traceback whose beginning was too long to be kept."""
+"""The first line of a traceback whose beginning was too long to keep."""
 _FRAME: Final = '  File "'
 _LINE: Final = re.compile(r'", line (\d+)')
 
@@ -27,7 +27,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class ShownTraceback:
-    """A traceback; of a long one, the end: that is where it failed."""
+    """A traceback; a long one has only its end, where it failed."""
 
     frames: list[Frame]
     lines: int
@@ -49,7 +49,7 @@ class ShownTraceback:
 
 
 def shown_traceback(traceback: str | None) -> ShownTraceback | None:
-    """A traceback as it is shown; None if there is none."""
+    """A traceback as shown on a page; None if there is none."""
     if not traceback:
         return None
     told = traceback[-TEXT_LENGTH_MAX:]

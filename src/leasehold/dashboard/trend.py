@@ -44,7 +44,7 @@ class Trend:
 
     @property
     def words(self) -> str:
-        """The same for who does not see it."""
+        """The same in words, for people who cannot see it."""
         return (
             f"{self.hours[-1]:,} in this hour, {sum(self.hours):,} in the last {self.width} hours"
         )

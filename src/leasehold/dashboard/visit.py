@@ -33,9 +33,9 @@ from leasehold.service.caller import Caller
 FIGURES_KEPT: Final = 100
 PAGES_KEPT: Final = 50
 TASK_JOBS: Final = 500
-"""Tasks are judged by so many jobs of their queue that ended within a day, the newest ones."""
+"""Tasks are judged by this many of the newest jobs of their queue that ended within a day."""
 TASK_JOBS_READ: Final = 20_000
-"""So many jobs of the store are read at most to find them."""
+"""The most jobs of the store that are read to find them."""
 
 
 class Desk:
@@ -50,7 +50,7 @@ class Desk:
         self._figures = Recent(api.env, FIGURES_KEPT)
         self.lately = self._figures.get
         self.pages = Recent(api.env, PAGES_KEPT)
-        """Pages that look again by themselves: drawn once for all who have them open."""
+        """Pages that reload themselves, rendered once for all visitors who have them open."""
 
     @cached_property
     def store_name(self) -> str:
@@ -58,7 +58,9 @@ class Desk:
         return str(self.queue.describe().get("path") or "")[-60:]
 
     def order_was_given(self) -> None:
-        """Who gave it looks for what it did: the verdict is made anew, and the pages are."""
+        """The person who gave an order looks for its effect, so the verdict and the pages are
+        renewed.
+        """
         self._figures.forget("findings")
         self.pages.forget()
 
@@ -76,7 +78,7 @@ class Desk:
         )
 
     def measured(self) -> list[QueueMetrics]:
-        """What each queue did in the last minutes: the alerts are about the same as the pages."""
+        """The figures of each queue in the last minutes, the same for alerts and pages."""
         return self.lately("queues", lambda: lately_of(self.queue))
 
     def hour(self) -> Timeline:
@@ -117,7 +119,7 @@ class Desk:
 
 @dataclass(frozen=True)
 class Visit:
-    """Who asks for what."""
+    """A visitor's request for a page."""
 
     caller: Caller
     query: QueryParams
@@ -132,7 +134,7 @@ class Visit:
         return "admin" in self.caller.roles or not self.caller.roles.isdisjoint(roles)
 
     def text(self, name: str) -> str:
-        """A parameter; empty if it was not given."""
+        """A parameter; empty if missing."""
         return self.query.get(name, "")
 
 

@@ -1,4 +1,4 @@
-"""The alert rules: the bounds of the figures of one queue.
+"""The alert rules: bounds on the figures of one queue.
 
 A rule whose figure is missing says "unknown", never "ok".
 """
@@ -25,13 +25,13 @@ WAIT_SECONDS_NOTICED: Final = 1.0
 ATTEMPTS_MIN: Final = 20
 """With fewer attempts than this, one failure would already be an alert."""
 LEASES_MIN: Final = 100
-"""With fewer leases than this, one slow job would be the hundredth that waits longest."""
+"""With fewer leases than this, one slow job would be the slowest hundredth."""
 GROWING_PENDING_MIN: Final = 100
-"""Fewer pending jobs than this are no backlog, even if there are more and more of them."""
+"""Fewer pending jobs than this are not a backlog, even if their number grows."""
 GROWING_SHARE_MIN: Final = 0.10
-"""So many more jobs must have come than left: a busy queue is a little deeper now and then."""
+"""How many more jobs, as a share, must have come than left, since a busy queue's depth varies."""
 GROWING_STRETCHES: Final = 3
-"""In so many stretches in a row: a burst fills one of them."""
+"""For how many stretches in a row: a burst fills only one of them."""
 
 
 class BacklogChange(NamedTuple):
@@ -49,7 +49,7 @@ class BacklogChange(NamedTuple):
 
     @property
     def grew(self) -> bool:
-        """Whether clearly more came than left."""
+        """Whether clearly more jobs came than left."""
         growth = self.pending - self.before
         return growth > 0 and growth >= GROWING_SHARE_MIN * self.leased
 
@@ -60,7 +60,7 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     pending: int
     next_task: str | None = None
-    """The task of the job that is next, where no worker serves the queue and it was looked up."""
+    """The task of the next job, if no worker serves the queue and it was looked up."""
     workers: int
     """How many live workers serve it."""
     paused: bool = False
@@ -68,7 +68,7 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
     oldest_pending_seconds: float | None = None
     dead_per_minute: float | None = None
     attempts: int | None = None
-    """How many attempts ended in the time that the figures below are about."""
+    """How many attempts ended in the period of the figures below."""
     failure_rate: float | None = None
     """The share of them that failed, from 0 to 1."""
     leased: int | None = None
@@ -80,7 +80,7 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def alerts(figures: QueueFigures) -> list[Finding]:
-    """What every rule says about a queue.
+    """The findings of every rule about a queue.
 
     >>> figures = QueueFigures(queue="mail", pending=90, workers=1, max_depth=100)
     >>> [(each.check, each.level.value) for each in alerts(figures) if each.level.value != "ok"]
@@ -109,7 +109,7 @@ def dead_letter_rate(figures: QueueFigures) -> Finding:
 def no_worker(figures: QueueFigures) -> Finding:
     """Critical when jobs have been pending for 5 minutes and no worker serves the queue.
 
-    A warning after 10 seconds already: a worker that is started anew is back by then.
+    A warning after 10 seconds: a worker that is being restarted is back by then.
     """
     if figures.workers or not figures.pending or figures.paused:
         return _finding("no_worker", figures, Level.OK, counted(figures.workers, "worker"))
@@ -169,7 +169,7 @@ def depth(figures: QueueFigures) -> Finding:
 def growing(figures: QueueFigures) -> Finding:
     """A warning when a queue with workers gets more jobs than leave it.
 
-    That is a tenth more in each third of the last 15 minutes, and 100 pending jobs or more.
+    That means a tenth more in each third of the last 15 minutes, and at least 100 pending jobs.
     """
     if figures.stretches is None:
         return _unknown("growing", figures, "how many jobs come and leave")

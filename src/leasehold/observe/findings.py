@@ -1,4 +1,4 @@
-"""A finding: one thing that was looked at, how it is, what that means and what to do."""
+"""A finding: one thing that was checked, its state, what that means and what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Level(StrEnum):
 
     OK = "ok"
     UNKNOWN = "unknown"
-    """There is no figure to judge by."""
+    """There is no figure to judge."""
     WARNING = "warning"
     """It works, but somebody should look at it."""
     CRITICAL = "critical"
@@ -21,18 +21,18 @@ class Level(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """The remark of one check."""
+    """The result of one check."""
 
     check: str
     """The name of the check; it stays the same."""
     level: Level
     found: str
-    """How it is, in a few words."""
+    """The state, in a few words."""
     meaning: str = ""
     advice: str = ""
-    """What to do; empty where nothing is to be done."""
+    """What to do; empty if nothing is to be done."""
     queue: str | None = None
-    """Which queue it is about, if it is about one."""
+    """The queue concerned, if any."""
 
 
 def worst(findings: Iterable[Finding]) -> Level:
@@ -46,7 +46,7 @@ def worst(findings: Iterable[Finding]) -> Level:
 
 
 def verdict(findings: Iterable[Finding]) -> str:
-    """All of them in one sentence: how it stands, and the most urgent first.
+    """All of them in one sentence, the most urgent first.
 
     >>> verdict([Finding(check="disk", level=Level.OK, found="20 GiB free")])
     'All is well.'

@@ -1,7 +1,7 @@
 """The health checks of a store, one small function each: the state, the fault, the remedy.
 
-Every check gets the same facts and answers with a finding, or with None where it does not apply:
-a store in memory has no disk.
+Every check gets the same facts and returns a finding, or None if it does not apply: a store in
+memory has no disk.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     lost_workers: list[str] = []
     """Workers that are proved dead and not yet swept."""
     gone_consumers: list[WorkerInfo] = []
-    """Consumers of this machine whose process is not there any more."""
+    """Consumers of this machine whose process no longer exists."""
     stale_pids: list[int] = []
-    """Processes that left a pid file behind, and are proved gone."""
+    """Processes that left a pid file behind and are proved gone."""
     stuck: list[StuckJob] = []
     """Running jobs whose holder is silent or proved dead, or whose lease has expired."""
     unrunnable: dict[str, str] = {}
     """Tasks whose jobs workers handed back because they cannot run them, and the latest reason."""
     schedules: list[Schedule] = []
     cleanup: CleanUp | None = None
-    """The latest one."""
+    """The latest clean-up."""
     dead_letters: int = 0
 
 
 def examine(facts: Facts) -> list[Finding]:
-    """What every check says."""
+    """The findings of every check."""
     findings = [check(facts) for check in CHECKS]
     return [finding for finding in findings if finding is not None]
 
@@ -200,7 +200,7 @@ def clock(facts: Facts) -> Finding:
 
 
 def schedules(facts: Facts) -> Finding:
-    """A schedule that cannot submit its job says why."""
+    """A schedule that cannot submit its job records why."""
     troubled = [each for each in facts.schedules if each.error is not None]
     if not troubled:
         return _ok("schedules", f"{counted(len(facts.schedules), 'schedule')}, none with an error")
@@ -239,7 +239,7 @@ def overdue_schedules(facts: Facts) -> Finding:
 
 
 def orphaned_schedules(facts: Facts) -> Finding:
-    """A schedule whose declaration was taken out of the code goes on ticking."""
+    """A schedule whose declaration was removed from the code keeps ticking."""
     orphaned = [each for each in facts.schedules if each.draft.orphaned]
     if not orphaned:
         return _ok("orphaned_schedules", "none")

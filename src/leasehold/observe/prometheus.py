@@ -1,7 +1,7 @@
 """The metrics of a store for Prometheus: figures that the store keeps anyway, under SPEC's names.
 
 Counters and histograms are the store's lifetime figures: they only grow, whichever processes come
-and go, and every process that is asked tells the same. No job is scanned for them.
+and go, and every process reports the same. No job is scanned for them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from leasehold.version import __version__
 
 ENDS: Final = ("completed", "dead", "cancelled")
 QUEUES_NAMED_MAX: Final = 200
-"""How many queues are told by name, the oldest first; the rest is one sum."""
+"""How many queues are reported by name, oldest first; the rest are one sum."""
 OTHER: Final = "other"
 
 # Every power of two from a millisecond to 19 hours. They are bounds of the store's own histograms,
@@ -47,26 +47,26 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     store: str
-    """What kind of store it is."""
+    """The kind of store."""
     queues: list[QueueInfo]
     lifetimes: list[QueueLifetime]
     stale_leases: dict[str, int]
-    """By queue, running jobs whose holder gave no sign of life for two minutes."""
+    """Running jobs whose holder gave no sign of life for two minutes, by queue."""
     clock_ahead_seconds: float
     free_bytes: int | None = None
     cleanup_seconds: float | None = None
     """How long the latest clean-up took, or has taken."""
     redis: Mapping[str, Any] | None = None
-    """How the Redis beside it is, if there is one."""
+    """The state of the Redis beside it, if there is one."""
 
 
 def exposition(store: Store, env: Env) -> bytes:
-    """What Prometheus reads of a store, and of no process in particular."""
+    """The metrics of a store for Prometheus, independent of any process."""
     return render(families(look_at(store, env)))
 
 
 def look_at(store: Store, env: Env) -> Sight:
-    """The figures to be told of a store."""
+    """Read the figures to report for a store."""
     described = store.describe()
     cleanup = next(iter(store.cleanups(1)), None)
     return Sight(
@@ -91,7 +91,7 @@ def families(sight: Sight) -> Iterator[Family]:
 
 
 def _bounded(sight: Sight) -> Sight:
-    """The same with one sum for all but the oldest queues: which ones are named stays the same."""
+    """The same with one sum for all but the oldest queues, so that the named ones stay the same."""
     by_age = sorted(sight.queues, key=lambda each: (each.created_at or EPOCH, each.name))
     if len(by_age) <= QUEUES_NAMED_MAX:
         return sight
@@ -227,7 +227,7 @@ def _lifetime_families(lifetimes: Iterable[QueueLifetime]) -> Iterator[Family]:
     )
     yield Family(
         "retries",
-        # It grows like a counter, but has no counter's name.
+        # It grows like a counter, but does not have a counter's name.
         "gauge",
         "How often an attempt of that number failed and was followed by another one.",
         [
@@ -320,7 +320,7 @@ def _store_families(sight: Sight) -> Iterator[Family]:
         "1 while Redis is away and the database serves alone; 0 where none is used.",
         int(not redis["is_up"]),
     )
-    # An absent Redis tells nothing: a zero would be taken for a restart, and the rest for growth.
+    # An absent Redis reports nothing: a zero would look like a restart, and the rest like growth.
     evicted = redis.get("evicted_keys")
     yield Family(
         "redis_evicted_keys_total",

@@ -9,7 +9,7 @@ from leasehold.core.model.phrases import counted
 from leasehold.observe.findings import Finding, Level
 
 FILLED_SHARE: Final = 0.9
-"""A Redis that has evicted keys, and is filled to this share of its memory, goes on evicting."""
+"""A Redis that has evicted keys and is filled to this share of its memory keeps evicting."""
 
 
 class RedisFacts(Protocol):

@@ -1,10 +1,10 @@
 """Tracing by OpenTelemetry: submit, lease, run and settle of a job in one trace, across processes.
 
-The trace goes with the job, in its metadata, as W3C `traceparent` (and `tracestate`). Nothing of
-OpenTelemetry is imported here before the application has done so, and nothing is done before it has
-set a tracer provider: without one, a submit pays for one look into a dictionary.
+The trace travels with the job, in its metadata, as W3C `traceparent` (and `tracestate`).
+OpenTelemetry is not imported here before the application has imported it, and nothing happens
+before it has set a tracer provider: without one, a submit costs one dictionary lookup.
 
-A job without a trace, of a producer that has no tracing, begins one with its lease.
+A job without a trace, from a producer without tracing, begins one with its lease.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NAMED_BY_ENVIRONMENT: Final = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 _arrived: ContextVar[dict[str, str] | None] = ContextVar("leasehold_arrived", default=None)
-"""The trace context of a request, where there is no tracing to make it the current context."""
+"""The trace context of a request, for processes without tracing to make it current."""
 
 Metadata = dict[str, MetadataValue]
 
@@ -56,7 +56,7 @@ def is_on() -> bool:
     api = sys.modules.get(_API)
     if api is None:
         return False
-    # Without this, one would pay microseconds each time: the API looks into the environment.
+    # This saves microseconds each time: the API reads the environment.
     if getattr(api, "_TRACER_PROVIDER", api) is None and not _NAMED_BY_ENVIRONMENT:
         return False
     return not isinstance(api.get_tracer_provider(), api.ProxyTracerProvider)
@@ -67,7 +67,7 @@ def is_on() -> bool:
 
 @contextmanager
 def submitting(drafts: Sequence[Draft], store: Store | None = None) -> Iterator[Sequence[Draft]]:
-    """A span around a submit: gives the drafts, which carry it from then on.
+    """A span around a submit; yields the drafts, which carry it from then on.
 
     Drafts that carry a trace already keep it. With a store, the jobs that they depend on are
     linked.
@@ -160,7 +160,7 @@ def _is_sound(carried: Mapping[str, str]) -> bool:
 
 
 def leased(leases: list[Lease], begin_micros: int, end_micros: int) -> list[Lease]:
-    """A span for each lease: gives the leases, which carry it from then on."""
+    """A span for each lease; returns the leases, which carry it from then on."""
     return _guarded(lambda: [_leased(each, begin_micros, end_micros) for each in leases]) or leases
 
 
@@ -180,8 +180,8 @@ def _leased(lease: Lease, begin_micros: int, end_micros: int) -> Lease:
 def begin_run(lease: Lease) -> Callable[[Outcome], None] | None:
     """Begin the span of an attempt, and make it current: what its code does is a part of it.
 
-    Gives what ends it; None without tracing. The context it is made current in must end with the
-    attempt.
+    Returns a function that ends it; None without tracing. The context in which it is current must
+    end with the attempt.
     """
     # Looked for here, too: it is asked for every job, and a call would be felt.
     return _guarded(lambda: _begin_run(lease)) if _API in sys.modules and is_on() else None
@@ -311,7 +311,7 @@ def _context_of(span: Span) -> dict[str, str]:
 
 
 def _guarded(function: Callable[[], T]) -> T | None:
-    """Tracing that fails is logged: no job fails for it."""
+    """Errors of tracing are logged; no job fails because of them."""
     try:
         return function()
     except Exception:

@@ -1,4 +1,4 @@
-"""Whether a store can be written to: a lock that somebody keeps, a seal that was left."""
+"""Whether a store can be written to: locks that are held, and seals left behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WritingFacts(Protocol):
 
 
 def seal(facts: WritingFacts) -> Finding | None:
-    """A store that was moved, or is one end of a move that was cut short, accepts no writes."""
+    """A store that was moved, or is part of a move that was cut short, accepts no writes."""
     if "seal" not in facts.store:
         return None
     refusal = facts.store["seal"]

@@ -1,1 +1,1 @@
-"""TaskQueue, what it gives out, and what it takes."""
+"""TaskQueue, with the types that it returns and takes."""

@@ -17,7 +17,7 @@ from leasehold.queue.options import JobRef, id_of
 
 
 class Archive:
-    """`queue.archive`: look up and search jobs that are not in the store any more.
+    """`queue.archive`: look up and search jobs that are no longer in the store.
 
     >>> from leasehold import TaskQueue
     >>> queue = TaskQueue("memory://", num_workers=0)
@@ -55,9 +55,9 @@ class Archive:
     ) -> Iterator[ArchivedJob]:
         """All archived jobs that match, latest archived first; fetched page by page as you go.
 
-        `first_day` and `last_day` are the days (UTC) on which they ended, `run_seconds_min` and
-        `run_seconds_max` how long their latest attempt ran, all included. With `slowest_first`
-        those that ran longest come first, and those that never ran are left out.
+        `first_day` and `last_day` bound the day (UTC) on which they ended, `run_seconds_min` and
+        `run_seconds_max` how long their latest attempt ran, all inclusive. With `slowest_first` the
+        jobs that ran longest come first, and jobs that never ran are left out.
         """
         checked.flag("slowest_first", slowest_first)
         wanted = filter_of(where, fields)

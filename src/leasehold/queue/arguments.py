@@ -26,9 +26,9 @@ def names(given_names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def queue_names(queues: str | Iterable[str] | None) -> str | tuple[str, ...] | None:
-    """The names of the queues to serve; a text that looks like a list of them is refused.
+    """The names of the queues to serve; a string that looks like a list of them is refused.
 
-    A queue may have a comma in its name: in a list it is taken for what it is.
+    A queue may have a comma in its name: inside a list it is accepted as it is.
 
     >>> queue_names("mail,default")
     Traceback (most recent call last):
@@ -41,11 +41,11 @@ def queue_names(queues: str | Iterable[str] | None) -> str | tuple[str, ...] | N
 
 
 OUTPUT_FOLDER: Final = "leasehold-output"
-"""In the folder in which a worker was started."""
+"""Relative to the folder in which a worker was started."""
 
 
 def default_queue(queues: Sequence[str]) -> str:
-    """Where jobs go that name no queue: to the first that is a name.
+    """The queue of jobs that name none: the first one given that is a name.
 
     >>> default_queue(["mail", "work"]), default_queue("*")
     ('mail', 'default')
@@ -59,9 +59,9 @@ def given(**options: Any) -> Mapping[str, Any]:
 
 
 def folder_for_output(store: Store, path: str | os.PathLike[str] | None) -> str:
-    """Where the output of commands is kept, unless told otherwise.
+    """The default folder for the output of commands.
 
-    Beside the database, or, if that is on a server, where the worker was started.
+    It is beside the database or, if that is on a server, where the worker was started.
     """
     if path is not None:
         return os.fspath(path)
@@ -80,7 +80,9 @@ def own_output_folder(store: Store) -> str | None:
 
 
 def open_blobs(store: Store, place: BlobPlace, env: Env, *, close: bool) -> Blobs | None:
-    """Where large payloads are kept; if that cannot be, the store is closed where `close` says."""
+    """The blob store for large payloads; if it cannot be opened and `close` is set, closes the
+    store.
+    """
     if place is False:
         return None
     try:
@@ -90,14 +92,14 @@ def open_blobs(store: Store, place: BlobPlace, env: Env, *, close: bool) -> Blob
             return CarriedBlobs(store, store, env=env)
         return Blobs(store, place, env=env)
     except BaseException:
-        # Only this function knows a store that it has just opened.
+        # Only this function has a reference to a store that was just opened.
         if close:
             store.close()
         raise
 
 
 def given_durations(**durations: Any) -> dict[str, Any]:
-    """The durations that are not None, in seconds; "auto" stays as it is."""
+    """The durations that are not None, in seconds; "auto" is kept."""
     return {
         name: value if value == "auto" else _above_zero(name, given_seconds(name, value))
         for name, value in durations.items()

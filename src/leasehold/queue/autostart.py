@@ -1,9 +1,9 @@
-"""When the workers of a TaskQueue start by themselves.
+"""When the workers of a TaskQueue start automatically.
 
-They start with its first use. An application that uses nothing at first is served, too, so that
-jobs of an earlier run are picked up without a word: a second after its first task was defined. That
-holds for a process that is the application. One that only imports it (a test run, a shell, a
-script for the database) must not run its jobs.
+They start with its first use. They also start, a second after its first task was defined, in an
+application that does not use the queue at first, so that jobs of an earlier run are picked up. That
+applies only to the process that is the application. One that only imports it (a test run, a shell,
+a database script) must not run its jobs.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from leasehold.worker.safelog import safe_logger
 logger = safe_logger("leasehold")
 
 START_AFTER_SECONDS: Final = 1.0
-"""The moment in which the application's other tasks are defined."""
+"""The time allowed for the application to define its other tasks."""
 VARIABLE: Final = "LEASEHOLD_AUTOSTART"
 SERVERS: Final = frozenset(
     {"daphne", "granian", "gunicorn", "hypercorn", "mod_wsgi", "uvicorn", "uwsgi", "waitress"}
 )
-"""Programs that import an application in order to be it."""
+"""Programs that import an application in order to run it."""
 
 
 class Autostart:
-    """Starts the workers of one TaskQueue, once, a moment after it was told of a task."""
+    """Starts the workers of one TaskQueue, once, shortly after its first task was defined."""
 
     def __init__(self, start: Callable[[], None], wanted: bool | None) -> None:
         self._start = start
@@ -51,7 +51,7 @@ class Autostart:
         return self._timer is not None
 
     def begin(self, module: str) -> None:
-        """Said when a task is defined in a module; the first time counts."""
+        """Called when a task is defined in a module; only the first call counts."""
         if self.is_begun or _forbidden or is_child_process() or self.is_off:
             return
         if not self._wanted and not is_the_application(module):
@@ -68,11 +68,11 @@ class Autostart:
         self._timer.start()
 
     def put_off(self) -> None:
-        """Start the workers in the processes of uWSGI that serve, not here in its master."""
+        """Start the workers in the serving processes of uWSGI, not here in its master."""
         self._is_put_off = True
 
     def begin_what_was_put_off(self) -> None:
-        """Said when a process of uWSGI begins to serve."""
+        """Called when a process of uWSGI begins to serve."""
         if self._is_put_off and not is_uwsgi_master():
             self._is_put_off = False
             self._begin()
@@ -90,7 +90,7 @@ class Autostart:
 
 
 def is_the_application(module: str) -> bool:
-    """Whether this process was started to be the application to which a module belongs.
+    """Whether this process was started to run the application to which a module belongs.
 
     It is if the module is the program that was started, or is in its package, or if a web server
     was started, which imports it to serve it.
@@ -103,7 +103,9 @@ def is_the_application(module: str) -> bool:
 
 
 def _is_of_pool() -> bool:
-    """Whether `multiprocessing` started this process, which imports only for its functions."""
+    """Whether `multiprocessing` started this process, which imports modules only for their
+    functions.
+    """
     multiprocessing = sys.modules.get("multiprocessing.process")
     return multiprocessing is not None and multiprocessing.parent_process() is not None
 
@@ -119,6 +121,6 @@ _forbidden = False
 
 
 def only_on_demand() -> None:
-    """Said by a program that imports an application for another reason than to be it."""
+    """Called by a program that imports an application for a reason other than running it."""
     global _forbidden  # noqa: PLW0603 - it is a fact about the whole process.
     _forbidden = True

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.
-"""The awaitable calls of a TaskQueue, and the two things that carry all of them.
+"""The awaitable calls of a TaskQueue, and the mechanisms that carry all of them.
 
 Submits go through one funnel, waits are callbacks, and everything else is a short call to the store
 on one of a few threads: nothing here keeps a thread waiting.
@@ -46,20 +46,20 @@ class Bridge:
     async def call(self, func: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Make a short blocking call on another thread."""
         if open_connection() is not None:
-            # Another thread would wait for the transaction that the task here has open.
+            # Another thread would wait for the transaction that this task has open.
             return func(*args, **kwargs)
         loop = asyncio.get_running_loop()
         call = partial(func, *args, **kwargs)
         if tracing.is_on():
-            # The call is a part of the caller's trace.
+            # The call belongs to the caller's trace.
             call = partial(copy_context().run, call)
         return await loop.run_in_executor(self._pool, call)
 
     async def call_within(self, connection: OwnConnection | None, func: Callable[[], T]) -> T:
-        """Make a call that may be a part of a transaction of the application's own.
+        """Make a call that may be part of the application's own transaction.
 
-        Such a transaction belongs to this thread, unless its connection is itself awaited: then
-        another thread may use it, and nobody else meanwhile.
+        Such a transaction belongs to this thread, unless its connection is async: then another
+        thread may use it, exclusively.
         """
         if connection is None:
             return await self.call(func)
@@ -73,7 +73,7 @@ class Bridge:
             try:
                 return await asyncio.shield(made)
             finally:
-                # A cancelled caller gives the connection back when the call has ended.
+                # A cancelled caller releases the connection only when the call has ended.
                 await asyncio.wait([made])
 
     def begin(self, func: Callable[[], object]) -> None:
@@ -117,7 +117,7 @@ async def wait_for_end(
             async with asyncio.timeout(timeout):
                 await done.wait()
     except TimeoutError:
-        pass  # Jobs that have not ended are missing from the answer.
+        pass  # Jobs that have not ended are left out of the result.
     finally:
         for job_id, callback in callbacks.items():
             waiters.forget(job_id, callback)
@@ -125,10 +125,10 @@ async def wait_for_end(
 
 
 class _Taking:
-    """Leases that a thread gets for a caller, who may have left when they come.
+    """Leases obtained by a thread for a caller that may have left by the time they arrive.
 
-    Then they go back, from that thread: nobody holds them, and an event loop that ends waits for
-    nothing.
+    Then that thread hands them back, so that nobody holds them and an ending event loop need not
+    wait.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class _Taking:
         return answer
 
     def leave(self) -> Sequence[Lease]:
-        """The caller leaves; the leases that have come already."""
+        """The caller leaves; returns the leases that have already arrived."""
         with self._mutex:
             self._is_left = True
             return self._leases
@@ -166,7 +166,7 @@ async def wait_for_leases(
     request: LeaseRequest,
     wait: Seconds,
 ) -> list[Lease]:
-    """Lease, waiting for the first job without a thread. Who is cancelled leases nothing."""
+    """Lease, waiting for the first job without a thread. A cancelled call leases nothing."""
     loop = asyncio.get_running_loop()
     end = loop.time() + given_seconds("wait", wait)
     hint = asyncio.Event()

@@ -267,11 +267,11 @@ class QueueCalls:
         a function with a parameter of such a name is submitted through its task, whose own submit
         takes exactly the function's arguments: `queue.task(func).submit(...)`.
 
-        A queue that is full raises QueueFullError, which says when to try again. With `block=True`
-        the call waits until there is room, with `block=5` for at most 5 seconds.
+        A full queue raises QueueFullError, which says when to try again. With `block=True` the call
+        waits until there is room, with `block=5` for at most 5 seconds.
 
-        With `connection`, one from `connect()`, the job is a part of the transaction that is open
-        there: it is submitted when that commits.
+        With `connection`, one from `connect()`, the job is part of the transaction open there: it
+        is submitted when that transaction commits.
         """
         return self._submitting.submit(func, *args, **kwargs)
 
@@ -285,7 +285,7 @@ class QueueCalls:
         block: Block = False,
         connection: OwnConnection | None = None,
     ) -> JobHandle[R]:
-        """`submit` for a task at hand: nothing in `kwargs` is taken for an option."""
+        """`submit` for a known task: nothing in `kwargs` is taken for an option."""
         return self._submitting.submit_call(
             task, args, kwargs, options, block=block, connection=connection
         )
@@ -317,9 +317,9 @@ class QueueCalls:
     ) -> list[Any]:
         """Submit many jobs in one write: all or nothing.
 
-        With `partial`, the valid ones are submitted, and the answer for each other one is its
-        error. With `block`, it waits until there is room for all of them, and with `connection`
-        they are a part of the transaction that is open there, as in `submit`.
+        With `partial`, the valid jobs are submitted and the answer for each invalid one is its
+        error. With `block`, the call waits until there is room for all of them; with `connection`,
+        they are part of the transaction open there, as in `submit`.
         """
         call: Any = self._submitting.submit_many
         answer: list[Any] = call(
@@ -342,8 +342,8 @@ class QueueCalls:
     ) -> JobHandle[Any]:
         """Run a command in the background: a list of arguments, or a string for the shell.
 
-        Values from outside belong in a list or in `env`, never in a shell string. Only a worker
-        with `allow_commands=True` runs it. `options` are those of `submit`.
+        Put untrusted values in a list or in `env`, never in a shell string. Only a worker with
+        `allow_commands=True` runs it. `options` are those of `submit`.
         """
         return self._submitting.submit_command(
             checked.texts("command", command),
@@ -355,9 +355,9 @@ class QueueCalls:
         )
 
     def check_job(self, job: NewJob) -> None:
-        """Raise the errors that a submit of this job alone would raise; nothing is stored.
+        """Raise the errors that submitting this job alone would raise; store nothing.
 
-        Refusals that depend on the store (an id that is taken, a full queue) only show at submit.
+        Refusals that depend on the store (a taken id, a full queue) appear only at submit.
         """
         self._submitting.check_job(job)
 
@@ -401,7 +401,7 @@ class QueueCalls:
         )
 
     def own_id(self, queue: str, name: str) -> str:
-        """The id of a job that is named by us."""
+        """An id generated here for the job."""
         return self._submitting.own_id(checked.text("queue", queue), checked.text("name", name))
 
     def schedule(
@@ -420,7 +420,7 @@ class QueueCalls:
         store, each tick once. `misfire` decides about ticks that were missed while no worker ran;
         `overlap="skip"` skips a tick while the job of the one before has not ended. With
         `declared_in=__name__` the schedule belongs to the code of that module, as those of `every`
-        and `cron` do: once the module declares it no more, it is shown as orphaned. The other
+        and `cron` do: once the module no longer declares it, it is shown as orphaned. The other
         options are those of `submit`, for each tick's job.
 
         >>> from leasehold import Cron, TaskQueue
@@ -449,7 +449,7 @@ class QueueCalls:
         stdin: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        """`schedule` for a command, which is given as in `submit_command`.
+        """`schedule` for a command, given as in `submit_command`.
 
         >>> from leasehold import Every, TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -478,8 +478,8 @@ class QueueCalls:
     ) -> Decorator:
         """Make a function a task that runs at an interval: `@queue.every(60)`, `every("1h")`.
 
-        It may stand above `@queue.task(...)`. The schedule has the task's name unless told
-        otherwise, and is in the store as soon as the function is defined; options as in `schedule`.
+        It may stand above `@queue.task(...)`. The schedule has the task's name by default, and is
+        stored as soon as the function is defined; options as in `schedule`.
         """
         return self._scheduling.every(
             seconds,
@@ -529,9 +529,9 @@ class QueueCalls:
     ) -> WorkflowRun:
         """Submit all jobs of a workflow in one write, all or nothing.
 
-        Their ids are the workflow's id and their name, `id:name`, unless they bring their own. With
-        `block` it waits until there is room for the jobs without dependencies, and with
-        `connection` they are a part of the transaction that is open there, as in `submit`.
+        Their ids are the workflow's id and their name, `id:name`, unless they have their own. With
+        `block` it waits until there is room for the jobs without dependencies; with `connection`
+        they are part of the transaction open there, as in `submit`.
         """
         return self._workflows.submit_workflow(
             checked.instance("workflow", workflow, Workflow), block=block, connection=connection
@@ -581,7 +581,7 @@ class QueueCalls:
     def wait(
         self, jobs: JobRef | Iterable[JobRef], timeout: Seconds | None = None
     ) -> Job | list[Job]:
-        """Block until a job, or all of several, have ended, completed or not.
+        """Block until a job, or each of several, has ended, completed or not.
 
         Returns their last snapshots, in order. Raises ResultTimeoutError (a TimeoutError)
         when not all have ended after `timeout` seconds, and JobNotFoundError for an unknown id.
@@ -629,7 +629,7 @@ class QueueCalls:
     def join(self, timeout: Seconds | None = None) -> None:
         """Block until no job in the queues of this TaskQueue waits or runs.
 
-        Delayed jobs, retries and jobs that others submit meanwhile are waited for, too. Raises
+        This includes delayed jobs, retries, and jobs that others submit meanwhile. Raises
         ResultTimeoutError, which says why one of them has not ended, after `timeout`. A task cannot
         join the queue that its own job is in: UnsupportedError.
         """
@@ -653,7 +653,7 @@ class QueueCalls:
     def position(self, job: JobRef) -> int | None:
         """How many pending jobs of its queue are served before this one; None if it is not pending.
 
-        It counts them, so do not call it in a loop.
+        This counts them, so do not call it in a loop.
         """
         return self._looking.position(job)
 
@@ -710,8 +710,7 @@ class QueueCalls:
     def count(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> Count:
         """How many jobs match: exactly up to 10,000, beyond that "at least 10,000".
 
-        A filter by nothing but queues and statuses is answered from counters, exactly at any
-        number.
+        A filter with only queues and statuses is answered from counters, exactly at any number.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -722,7 +721,7 @@ class QueueCalls:
         return self._looking.count(checked.instance_or_none("where", where, JobFilter), **fields)
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
-        """Ids of jobs with this beginning, in order: to complete an id that was typed in part."""
+        """Ids of jobs with this prefix, in order, to complete a partly typed id."""
         return self._looking.find_ids(checked.text("prefix", prefix), checked.whole("limit", limit))
 
     def attempts(self, job: JobRef) -> list[Attempt]:
@@ -755,7 +754,7 @@ class QueueCalls:
         return self._looking.log(job)
 
     def job_log(self, job: JobRef) -> JobLog:
-        """The same lines with the time of each, and how many there were before them."""
+        """The same lines with the time of each, and the number of dropped lines before them."""
         return self._looking.job_log(job)
 
     def log_page(self, job: JobRef, *, limit: int = 100, cursor: str | None = None) -> LogPage:
@@ -878,7 +877,7 @@ class QueueCalls:
         return self._orders.reprioritize(job, priority)
 
     def replay(self, job: JobRef, *, reset_attempts: bool = False) -> Job:
-        """Give a dead or cancelled job another chance: one attempt more, or all of them again."""
+        """Give a dead or cancelled job another chance: one more attempt, or all of them again."""
         return self._orders.replay(
             job, reset_attempts=checked.flag("reset_attempts", reset_attempts)
         )
@@ -922,12 +921,13 @@ class QueueCalls:
     ) -> Lease | None:
         """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
 
-        It is yours until its lease runs out: `ack` or `nack` it, and meanwhile `extend` it, or let
-        `keep_alive` do so. `lease_seconds` wins over what the job, its queue and the settings say.
+        It is yours until its lease expires: `ack` or `nack` it, and until then `extend` it, or let
+        `keep_alive` do so. `lease_seconds` takes precedence over the values of the job, its queue
+        and the settings.
 
-        Whoever leases is in the registry of workers, under the name `worker` (by default that of
-        this process), until this queue is shut down, or it has neither leased nor renewed for two
-        minutes and holds no job.
+        A consumer that leases is in the registry of workers, under the name `worker` (by default
+        that of this process), until this queue is shut down, or until it holds no job and has
+        neither leased nor renewed for two minutes.
         """
         return self._consuming.lease(
             checked.texts_or_none("queue", queue),
@@ -978,9 +978,10 @@ class QueueCalls:
     ) -> Settled:
         """The attempt failed; the answer says whether, and when, there will be another one.
 
-        Unless `requeue` or `retry_after` says so, the default lists decide which exceptions are
-        worth another try. With `requeue=False` the job is dead at once. `retry_after` overrules
-        its backoff. It counts as a failure for the task's circuit breaker, if the task is here.
+        By default, the standard lists decide which exceptions are worth another try; `requeue` and
+        `retry_after` override them. With `requeue=False` the job is dead at once. `retry_after`
+        overrules its backoff. It counts as a failure for the task's circuit breaker, if the task is
+        here.
         """
         return self._consuming.nack(
             lease, error, requeue=checked.flag_or_none("requeue", requeue), retry_after=retry_after
@@ -989,17 +990,18 @@ class QueueCalls:
     def keep_alive(self, lease: Lease, *, on_lost: OnLost | None = None) -> KeepAlive:
         """Renew a lease in the background while a block runs: `with queue.keep_alive(lease):`.
 
-        `async with` does the same. Raises LeaseLostError when it begins if the lease is over. Later
-        `is_lost` of what the block gets says so, and `on_lost` is called from another thread: stop
-        then, and leave the job to its new holder. It ends with the block, or when the lease is
-        settled inside. Leases that one consumer keeps in several threads share one heartbeat.
+        `async with` does the same. Raises LeaseLostError at the start if the lease is over. If it
+        is lost later, `is_lost` of the object that the block gets becomes true, and `on_lost` is
+        called from another thread: then stop, and leave the job to its new holder. It ends with the
+        block, or when the lease is settled inside. Leases that one consumer keeps in several
+        threads share one heartbeat.
         """
         return self._consuming.keep_alive(
             lease, on_lost=checked.function_or_none("on_lost", on_lost)
         )
 
     def extend(self, lease: Lease, seconds: Seconds | None = None) -> Renewed:
-        """Keep a lease for so many seconds from now (its own length, unless told otherwise).
+        """Keep a lease for this many seconds from now (by default, its own length).
 
         The answer says when it ends, when to extend it next, and whether to stop.
         """
@@ -1054,11 +1056,11 @@ class QueueCalls:
     ) -> QueueInfo:
         """Give a new queue its rules: `create_queue("mail", max_concurrency=5)`.
 
-        Doing it again with the same rules changes nothing. If it has other rules by now,
+        Doing it again with the same rules changes nothing. If it has different rules by now,
         `if_exists` decides: "error" raises QueueExistsError, which names them; "keep" leaves them
-        as they are; "update" makes them these, and takes away those that are not named. A program
-        that creates its queues when it starts says "keep" if operators may change the rules
-        meanwhile, and "update" if the code is to count.
+        unchanged; "update" sets these, and removes rules that are not named. A program that creates
+        its queues when it starts should use "keep" if operators may change the rules meanwhile, and
+        "update" if the code should prevail.
 
         The rules are the fields of `QueueConfig`: max_depth, max_concurrency, rate_per_second,
         client_rate_per_second, key_concurrency, key_rate_per_second, starts_per_second,
@@ -1071,7 +1073,7 @@ class QueueCalls:
     def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
         """Change the named rules of a queue; None removes a rule.
 
-        Running workers, of all processes, follow at once.
+        Running workers in all processes follow at once.
         """
         return self._queues.update_queue(checked.text("name", name), **changes)
 
@@ -1098,11 +1100,11 @@ class QueueCalls:
         return self._queues.pause_queue(checked.text("name", name))
 
     def resume_queue(self, name: str) -> QueueInfo:
-        """Let a paused queue be leased again, or a draining one accept jobs again."""
+        """Resume leasing from a paused queue, or let a draining one accept jobs again."""
         return self._queues.resume_queue(checked.text("name", name))
 
     def drain_queue(self, name: str) -> QueueInfo:
-        """Let a queue accept no more jobs; the jobs in it still run."""
+        """Stop accepting jobs in a queue; the jobs in it still run."""
         return self._queues.drain_queue(checked.text("name", name))
 
     def purge_queue(
@@ -1139,7 +1141,7 @@ class QueueCalls:
     def metrics(
         self, queue: str | None = None, window_seconds: Seconds = WINDOW_SECONDS
     ) -> QueueMetrics:
-        """How a queue, or all of them, stands now, and what happened in the window before.
+        """The present state of a queue, or of all of them, and what happened in the window before.
 
         Raises InvalidWindowError for more than 48 hours, and QueueNotFoundError for a queue that
         does not exist. No job is scanned for it.
@@ -1154,12 +1156,13 @@ class QueueCalls:
     ) -> list[QueueMetrics]:
         """The same for every queue, by name: one call, however many there are.
 
-        With `durations`, only those are told (`["wait"]`): with hundreds of queues that is faster.
+        With `durations`, only those are returned (`["wait"]`), which is faster with hundreds of
+        queues.
         """
         return self._metrics.metrics_by_queue(window_seconds, durations=durations)
 
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
-        """The figures of each of the latest minutes, oldest first; the last is not over yet."""
+        """The figures of each of the latest minutes, oldest first, ending with the current one."""
         return self._metrics.series(
             checked.text_or_none("queue", queue), checked.whole("minutes", minutes)
         )
@@ -1179,9 +1182,9 @@ class QueueCalls:
         until: datetime | None = None,
         resolution: ResolutionName = "minute",
     ) -> Timeline:
-        """Any metrics, by name, for each minute or day of a stretch of time, oldest first.
+        """Any metrics, by name, for each minute or day of a period, oldest first.
 
-        `since` is a moment, or how long before now. A value is None where it is not known: before
+        `since` is a time, or how long before now. A value is None if it is unknown: before
         `known_since`, and for a percentile of a minute in which nothing was measured. Raises
         InvalidWindowError for an unknown metric and for more than 2,880 points.
         """
@@ -1208,19 +1211,18 @@ class QueueCalls:
         )
 
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
-        """The totals of each worker, alive or gone, the one that leased most first.
+        """The totals of each worker, alive or gone, ordered by leases, most first.
 
-        The 500 that did something last are kept.
+        The 500 most recently active workers are kept.
         """
         return self._metrics.worker_totals(limit=checked.whole("limit", limit))
 
     def estimated_start(self, job: JobRef) -> datetime | None:
         """When a waiting job will probably be leased, at the rate of the latest minutes.
 
-        For a pending job it goes by its position, so it counts: it is for people who ask, not for
-        loops. One that is due later starts when it is due, at the earliest. None for a job that
-        does not wait or is blocked, while its queue is paused, and if no job of the queue was
-        leased recently.
+        For a pending job it uses the position, which it has to count, so do not call it in a loop.
+        A delayed job starts when it is due at the earliest. None for a job that is not waiting or
+        is blocked, while its queue is paused, and if no job of the queue was leased recently.
         """
         return self._metrics.estimated_start(job)
 
@@ -1234,12 +1236,12 @@ class QueueCalls:
     ) -> CleanUp | None:
         """Archive and delete jobs that ended longer ago than the retention policy keeps them.
 
-        Workers do it once a day by themselves, and so does this: it answers None when the last
-        clean-up is not a day old, or there is not enough to clean. `force` does it now.
-        `emergency` takes every completed and cancelled job, at any age, and does not pause
+        Workers do this automatically once a day, and the same rule applies here: it returns None if
+        the last clean-up is less than a day old, or there is not enough to clean. `force` cleans up
+        now. `emergency` removes every completed and cancelled job, of any age, and does not pause
         for others; dead letters stay, unless you pass `dead=True`.
 
-        `on_progress` is called after each write with the record of the clean-up as it stands.
+        `on_progress` is called after each write with the current record of the clean-up.
         """
         return self._retention.prune(
             force=checked.flag("force", force),
@@ -1259,7 +1261,7 @@ class QueueCalls:
     def sweep(self) -> SweepReport:
         """Take back every job whose lease has expired or whose holder is proved dead, now.
 
-        Workers do this all the time; call it if there are none, or if you do not want to wait.
+        Workers do this regularly; call it if there are none, or if you do not want to wait.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -1306,9 +1308,9 @@ class QueueCalls:
     def stuck(
         self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
     ) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, or that have run for that long.
+        """Running jobs without a heartbeat for this long, or running for this long.
 
-        The longest silent come first. None leaves one of the two out.
+        The longest silent come first. None disables either rule.
         """
         return self._upkeep.stuck(silent_seconds, running_seconds)
 
@@ -1344,11 +1346,11 @@ class QueueCalls:
         return self._upkeep.lost_workers()
 
     def check(self) -> list[str]:
-        """Look for damage and broken invariants; the problems found, none if all is well."""
+        """Look for damage and broken invariants; returns the problems found."""
         return self._upkeep.check()
 
     def repair_clock(self) -> ClockRepair:
-        """Set the store's clock back to the wall clock, after the latter was once far ahead.
+        """Set the store's clock back to the wall clock, which was once far ahead.
 
         Refused while workers live or jobs run; see docs/leases.md, "Clocks".
         """
@@ -1366,5 +1368,5 @@ class QueueCalls:
         return self._upkeep.describe()
 
     def codec_for(self, task: str) -> CallCodec:
-        """The task's own codec, or one that knows no type hints if its code is not here."""
+        """The task's own codec, or one without type hints if its code is not here."""
         return self._codecs.codec_for(checked.text("task", task))

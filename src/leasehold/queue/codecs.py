@@ -1,4 +1,4 @@
-"""Which codec speaks for a task: its own, or one that knows no type hints."""
+"""The codec for a task: its own, or one without type hints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Codecs:
         self._by_name: dict[str, CallCodec] = {}
 
     def codec_for(self, task: str) -> CallCodec:
-        """The task's own codec, or one that knows no type hints if its code is not here."""
+        """The task's own codec, or one without type hints if its code is not here."""
         try:
             return self._registry.find(task).codec
         except UnknownTaskError:
@@ -30,4 +30,4 @@ class Codecs:
 
 
 def _anything(*args: Any, **kwargs: Any) -> Any:
-    """Stands for a task whose signature is not known here."""
+    """Stands in for a task whose signature is unknown here."""

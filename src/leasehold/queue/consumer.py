@@ -115,7 +115,7 @@ class Consuming:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Keep no lease alive any longer, and count as a worker no more."""
+        """Stop keeping leases alive, and leave the registry."""
         if self._keepers is not None:
             self._keepers.close()
         # If the store is away, the consumer is forgotten once it has been silent for long.
@@ -135,12 +135,13 @@ class Consuming:
     ) -> Lease | None:
         """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
 
-        It is yours until its lease runs out: `ack` or `nack` it, and meanwhile `extend` it, or let
-        `keep_alive` do so. `lease_seconds` wins over what the job, its queue and the settings say.
+        It is yours until its lease expires: `ack` or `nack` it, and until then `extend` it, or let
+        `keep_alive` do so. `lease_seconds` takes precedence over the values of the job, its queue
+        and the settings.
 
-        Whoever leases is in the registry of workers, under the name `worker` (by default that of
-        this process), until this queue is shut down, or it has neither leased nor renewed for two
-        minutes and holds no job.
+        A consumer that leases is in the registry of workers, under the name `worker` (by default
+        that of this process), until this queue is shut down, or until it holds no job and has
+        neither leased nor renewed for two minutes.
         """
         request = self.lease_request(1, queue, worker, tasks, lease_seconds, parent)
         return self._take(request, wait, _first)
@@ -191,9 +192,10 @@ class Consuming:
     ) -> Settled:
         """The attempt failed; the answer says whether, and when, there will be another one.
 
-        Unless `requeue` or `retry_after` says so, the default lists decide which exceptions are
-        worth another try. With `requeue=False` the job is dead at once. `retry_after` overrules
-        its backoff. It counts as a failure for the task's circuit breaker, if the task is here.
+        By default, the standard lists decide which exceptions are worth another try; `requeue` and
+        `retry_after` override them. With `requeue=False` the job is dead at once. `retry_after`
+        overrules its backoff. It counts as a failure for the task's circuit breaker, if the task is
+        here.
         """
         _check_lease(lease)
         pause = seconds_or_none("retry_after", retry_after)
@@ -210,10 +212,11 @@ class Consuming:
     def keep_alive(self, lease: Lease, *, on_lost: OnLost | None = None) -> KeepAlive:
         """Renew a lease in the background while a block runs: `with queue.keep_alive(lease):`.
 
-        `async with` does the same. Raises LeaseLostError when it begins if the lease is over. Later
-        `is_lost` of what the block gets says so, and `on_lost` is called from another thread: stop
-        then, and leave the job to its new holder. It ends with the block, or when the lease is
-        settled inside. Leases that one consumer keeps in several threads share one heartbeat.
+        `async with` does the same. Raises LeaseLostError at the start if the lease is over. If it
+        is lost later, `is_lost` of the object that the block gets becomes true, and `on_lost` is
+        called from another thread: then stop, and leave the job to its new holder. It ends with the
+        block, or when the lease is settled inside. Leases that one consumer keeps in several
+        threads share one heartbeat.
         """
         self._check_open()
         _check_lease(lease)
@@ -226,7 +229,7 @@ class Consuming:
         return KeepAlive(self._keepers, lease, on_lost)
 
     def extend(self, lease: Lease, seconds: Seconds | None = None) -> Renewed:
-        """Keep a lease for so many seconds from now (its own length, unless told otherwise).
+        """Keep a lease for this many seconds from now (by default, its own length).
 
         The answer says when it ends, when to extend it next, and whether to stop.
         """
@@ -358,7 +361,7 @@ class Consuming:
         return LeaseManager(self.store, lease.worker, breakers=self._breaker_of)
 
     def _breaker_of(self, task: str) -> Breaker | None:
-        """A task's circuit breaker; none is known where its code is not."""
+        """A task's circuit breaker; None if its code is not here."""
         try:
             return self._registry.find(task).breaker
         except UnknownTaskError:
@@ -366,7 +369,7 @@ class Consuming:
 
 
 def _length(name: str, given: Seconds | None) -> float | None:
-    """How long a lease is to be, in seconds; raises ValueError for what no lease can be."""
+    """The length of a lease in seconds; raises ValueError for an invalid one."""
     seconds = seconds_or_none(name, given)
     if seconds is not None and not 0 < seconds <= SECONDS_MAX:
         raise ValueError(f"{name} must be above 0 and at most ten years in seconds, not {given!r}")
@@ -382,7 +385,7 @@ def _all(leases: list[Lease]) -> list[Lease]:
 
 
 def _check_lease(lease: object) -> None:
-    """Raise TypeError for what is no lease; most often it is the None of an empty queue."""
+    """Raise TypeError for anything but a lease, usually the None of an empty queue."""
     if not isinstance(lease, Lease):
         hint = ": lease() found no job, so there is nothing to settle" if lease is None else ""
         raise TypeError(f"a lease was expected, not {lease!r}{hint}")

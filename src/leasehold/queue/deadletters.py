@@ -49,7 +49,7 @@ class DeadLetters:
     def list(
         self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
     ) -> Iterator[Job]:
-        """The dead letters that fit, the last submitted first."""
+        """The matching dead letters, last submitted first."""
         return found(self._store, self._filter(where, fields))
 
     def replay(
@@ -60,10 +60,10 @@ class DeadLetters:
         reset_attempts: bool = False,
         **fields: Unpack[FilterFields],
     ) -> int:
-        """Give dead letters another chance: one, several, or all that fit; answers how many.
+        """Give dead letters another chance: one, several, or all that match; returns how many.
 
-        Without `reset_attempts` each gets one attempt more. A job that is named must be dead (or
-        cancelled), otherwise InvalidTransitionError is raised after the others were replayed.
+        Without `reset_attempts` each gets one more attempt. A named job must be dead (or
+        cancelled); otherwise InvalidTransitionError is raised after the others were replayed.
         """
         checked.flag("reset_attempts", reset_attempts)
         if where is None or isinstance(where, JobFilter):
@@ -80,10 +80,10 @@ class DeadLetters:
         )
 
     def discard(self, *jobs: JobRef) -> int:
-        """Delete these dead letters with all their records; answers how many.
+        """Delete these dead letters with all their records; returns how many.
 
-        A job that is not dead is refused with InvalidTransitionError: that is what
-        `queue.discard` is for.
+        A job that is not dead is refused with InvalidTransitionError; use `queue.discard` for
+        those.
         """
         job_ids = ids_of(jobs)
         for job_id in job_ids:
@@ -96,7 +96,7 @@ class DeadLetters:
         return change_many(self._discard, job_ids, strict=True)
 
     def purge(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> int:
-        """Delete every dead letter that fits, all of them without a filter; answers how many."""
+        """Delete every matching dead letter (without a filter, all of them); returns how many."""
         wanted = self._filter(where, fields)
         return order_all(self._store, DiscardAll(), wanted, self._actor, self._blobs)
 

@@ -1,4 +1,4 @@
-"""From a call of a task to the draft of a job: encoded, with everything said about it."""
+"""From a call of a task to the draft of a job: encoded, with all options settled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Drafting:
         bytes_max: int,
         id_prefix: Callable[[str], str] | None = None,
     ) -> None:
-        """`id_prefix` is what ids of a queue's jobs begin with, where the store asks for it."""
+        """`id_prefix` returns the prefix that the store requires of job ids in a queue."""
         self._tasks = tasks
         self._new_id = env.new_id
         self._id_prefix = id_prefix
@@ -49,7 +49,7 @@ class Drafting:
         options: JobOptions | None,
         passes: Passes | None = None,
     ) -> Draft:
-        """A call of a task as a job; `passes` says which results it is given before `args`."""
+        """The draft for a call of a task; `passes` says which results it gets before `args`."""
         definition = task.definition
         codec = definition.codec
         try:
@@ -61,7 +61,7 @@ class Drafting:
     def draft_of(
         self, job: NewJob, passes: Passes | None = None
     ) -> tuple[BaseTask[..., Any], Draft]:
-        """A job that was given as a value, and its task."""
+        """The draft of a job given as a value, and its task."""
         if not isinstance(job, NewJob):
             raise InvalidJobError(f"submit_many takes NewJob(...) and task.job(...), not {job!r}")
         task = self._tasks.task_of(job.task)
@@ -75,12 +75,12 @@ class Drafting:
         return task, self._make(task.name, task.draft_fields, payload, "json", options)
 
     def drafts_of(self, jobs: Iterable[NewJob]) -> tuple[list[BaseTask[..., Any]], list[Draft]]:
-        """Jobs that come all or nothing: the task and the draft of each."""
+        """The task and the draft of each job of an all-or-nothing call."""
         both = [self.draft_of(job) for job in jobs]
         return [task for task, _ in both], [draft for _, draft in both]
 
     def own_id(self, queue: str, name: str) -> str:
-        """The id of a job that is named by us, as the store takes it."""
+        """An id generated here for the job, with the prefix that the store requires."""
         return name if self._id_prefix is None else self._id_prefix(queue) + name
 
     def _make(
@@ -104,7 +104,7 @@ class Drafting:
 def _with_hint(
     error: InvalidJobError, func: Callable[..., Any], kwargs: Mapping[str, Any]
 ) -> InvalidJobError:
-    """The error, with the right place for what was meant as options but given as arguments."""
+    """The error, with a hint if options were given as arguments."""
     parameters = inspect.signature(func).parameters
     foreign = [
         name

@@ -1,4 +1,4 @@
-"""Names that other job queues use for what is called otherwise here."""
+"""Names that other job queues use for things that have different names here."""
 
 from __future__ import annotations
 
@@ -83,6 +83,7 @@ def no_attribute_of_queue(queue: object, name: str) -> NoReturn:
 def _missing(what: str, thing: object, name: str, here: str | None) -> AttributeError:
     message = f"{type(thing).__name__!r} object has no attribute {name!r}"
     if here is not None:
-        # Without its name and object Python adds no guess of its own, which would contradict.
+        # Without name and object, Python adds no suggestion of its own, which would contradict this
+        # one.
         return AttributeError(f"{message}: here it is {what}.{here}")
     return AttributeError(message, name=name, obj=thing)

@@ -74,7 +74,7 @@ WORKER_NAMES: Final = {
     "heartbeat_interval": "heartbeat_interval_seconds",
     "sweep_interval": "sweep_interval_seconds",
 }
-"""The worker's names of the same settings."""
+"""The worker's names for the same settings."""
 MADE_WHEN_ASKED_FOR: Final = ("dead_letters", "operations", "archive", "settings", "schedules")
 """Parts that are attributes, each made for the store."""
 ASK_THE_STORE: Final = ("_looking", "_queues", "_orders", "_metrics", "_retention", "_upkeep")
@@ -86,11 +86,11 @@ INTERNAL: Final = frozenset(
         *("lease_request", "try_lease", "hand_back"),
     }
 )
-"""Attributes of a TaskQueue for its own faces only."""
+"""Attributes of a TaskQueue that only its own faces use."""
 
 
 class TaskQueue(QueueLife):
-    """Submit functions as background jobs, run them, and see what became of them.
+    """Submit functions as background jobs, run them, and follow their results.
 
     >>> queue = TaskQueue("memory://")
     >>> @queue.task(name="add", priority="high")
@@ -104,24 +104,23 @@ class TaskQueue(QueueLife):
     `url` is a path or a URL (see `leasehold.connect`), or a store. `num_workers` jobs run at a time
     in this process; 0 means that it only submits. The workers start with the first use of the queue
     (a submit, a look at a job, a wait, or `with`), not when it is made: by then its tasks are
-    known. In the process that is the application they start by themselves, a second after its first
+    known. In the process that is the application they start automatically, a second after its first
     task was defined; with `autostart=True` they do so in any process that imports it, and with
     `False` only by `start()` and `with` (see docs/workers.md).
 
     They serve `queues` ("*" for all of the store), or, if none are given, "default" and the queues
     of its tasks. Jobs go to the first of `queues` unless told otherwise.
 
-    `client` names who submits, for queues that limit the rate of each client; `actor` names who
-    gives orders, in audit records.
-    `retention` says how long ended jobs are kept (see `leasehold.RetentionPolicy`).
-    What is not given (intervals, lease, threshold, retention) follows `queue.settings`, which are
-    kept in the store for all processes.
+    `client` names the submitter, for queues that limit the rate of each client; `actor` is the name
+    in audit records. `retention` says how long ended jobs are kept (see
+    `leasehold.RetentionPolicy`). Values that are not given (intervals, lease, threshold, retention)
+    follow `queue.settings`, which are kept in the store for all processes.
 
     `blobs` says where payloads and results over 256 KiB are kept: a folder, or `s3://bucket/prefix`;
     by default a folder beside the database. With `blobs=False` they are refused.
 
-    In a process forked from the one that made it, a queue submits, looks and waits as far as its
-    store can be used there; the workers stay the parent's, and none are started in their place.
+    In a process forked from the one that made it, a queue submits, reads and waits as far as its
+    store can be used there; the workers remain the parent's, and none are started to replace them.
 
     Command jobs run only with `allow_commands`; what they print is kept in files under
     `output_dir`, by default a folder beside the database.
@@ -224,7 +223,7 @@ class TaskQueue(QueueLife):
             runs_here=num_workers > 0,
         )
         self._autostart = Autostart(self._start_workers, autostart)
-        if num_workers and env is SYSTEM:  # No time passes by itself for an injected clock.
+        if num_workers and env is SYSTEM:  # With an injected clock, no time passes on its own.
             self._tasks.on_task = self._autostart.begin
         self._submitting = Submitting(self, self._tasks, self.bridge)
         self._tasks.submitting = self._submitting
@@ -232,7 +231,7 @@ class TaskQueue(QueueLife):
         begin_anew_in_forks(self)
 
     def _open(self) -> None:
-        """Open the store and make everything that works on it; tasks outlive it."""
+        """Open the store and create everything that uses it; tasks outlive it."""
         env, actor, lifecycle = self._env, self._actor, self._lifecycle
         store = self._given_store
         if store is None:
@@ -244,7 +243,7 @@ class TaskQueue(QueueLife):
         self.blobs = open_blobs(store, self._blob_place, env, close=self._given_store is None)
         """Where large payloads and results are kept; None if they are refused."""
         self.ready = Ready(store, env)
-        """Tells when jobs may be available."""
+        """Signals when jobs may be available."""
         self._worker = None
         self._embedded_in = None
         self._bridge_made = None
@@ -265,7 +264,7 @@ class TaskQueue(QueueLife):
             self._tasks,
             env,
             bytes_max(self.blobs),
-            # A remote store's: its token may be good for some queues only.
+            # Only remote stores have one: their token may be limited to some queues.
             getattr(store, "id_prefix", None),
         )
         self._storing = Storing(
@@ -317,7 +316,7 @@ class TaskQueue(QueueLife):
         vars(self).update(dict.fromkeys((*MADE_WHEN_ASKED_FOR, *ASK_THE_STORE), part))
 
     def __dir__(self) -> list[str]:
-        """The names for applications; the parts behind them only clutter a prompt."""
+        """The names for applications; the parts behind them would only clutter a prompt."""
         public = (name for name in super().__dir__() if not name.startswith("_"))
         return [name for name in public if name not in INTERNAL]
 
@@ -325,7 +324,7 @@ class TaskQueue(QueueLife):
         state = ", shut down" if self._closed else ""
         return f"TaskQueue({self.store!r}, num_workers={self._num_workers}{state})"
 
-    if not TYPE_CHECKING:  # A type checker knows only the attributes that exist.
+    if not TYPE_CHECKING:  # Type checkers should see only the attributes that exist.
 
         def __getattr__(self, name):
             no_attribute_of_queue(self, name)
@@ -335,12 +334,12 @@ class TaskQueue(QueueLife):
     @overload
     def connect(self, kind: type[C]) -> C: ...
     def connect(self, kind: type[Any] | None = None) -> Any:
-        """A connection to this queue's own database, for tables of yours beside the jobs.
+        """A connection to this queue's own database, for your own tables beside the jobs.
 
-        What is submitted with `connection=` inside `with connection:` is committed together with
-        what is written there, or not at all. With SQLite it is an `apsw.Connection`, with
-        PostgreSQL a `psycopg.Connection`: name the class as `kind`, and type checkers know all that
-        it can do. Close it when you are done, and let one thread at a time use it.
+        Jobs submitted with `connection=` inside `with connection:` are committed together with the
+        rows written there, or not at all. With SQLite it is an `apsw.Connection`, with PostgreSQL a
+        `psycopg.Connection`: pass the class as `kind`, and type checkers know all of its methods.
+        Close it when you are done, and use it from one thread at a time.
         """
         self._check_open()
         self._ensure_workers()

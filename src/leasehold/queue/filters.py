@@ -1,4 +1,4 @@
-"""Filters as keyword arguments: the same words for search, cancel, replay, discard and purge."""
+"""Filters as keyword arguments: the same ones for search, cancel, replay, discard and purge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE_SIZE: Final = 500
 
 
 class FilterFields(TypedDict, total=False):
-    """The fields of `JobFilter`, where one value may stand for a list of one."""
+    """The fields of `JobFilter`; a single value may stand for a list of one."""
 
     ids: Sequence[JobRef]
     queue: str | Sequence[str]
@@ -80,7 +80,7 @@ def _known(fields: FilterFields) -> dict[str, Any]:
 
 
 def found(store: Store, where: JobFilter, without: Collection[HeavyField] = ()) -> Iterator[Job]:
-    """All jobs that fit, the last submitted first, fetched page by page."""
+    """All matching jobs, last submitted first, fetched page by page."""
     cursor: str | None = None
     while True:
         page = store.search(where, limit=PAGE_SIZE, cursor=cursor, without=without)

@@ -1,4 +1,4 @@
-"""Async submits: all jobs that wait to be submitted go to the store in one write."""
+"""Async submits: all jobs waiting to be submitted go to the store in one write."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Funnel:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Submitted] = loop.create_future()
         with self._lock:
-            # Nothing may come behind the mark that ends the thread.
+            # Nothing may follow the mark that ends the thread.
             if self._closed:
                 raise QueueClosedError("this TaskQueue was shut down: nothing can be submitted")
             self._waiting.put((draft, loop, future))
         return await future
 
     def close(self) -> None:
-        """Submit what waits, then end."""
+        """Submit waiting jobs, then end."""
         with self._lock:
             self._closed = True
             self._waiting.put(None)
@@ -84,15 +84,15 @@ class Funnel:
             try:
                 loop.call_soon_threadsafe(_resolve, resolved)
             except RuntimeError:
-                # The loop was closed meanwhile: no caller is left.
+                # The loop was closed meanwhile, so no caller is left.
                 logger.debug(
                     "%d submits were answered after their event loop closed", len(resolved)
                 )
 
 
 def _parts(batch: list[_Waiting]) -> list[list[_Waiting]]:
-    """What may go in one call: a job that depends on others must not be taken for one that depends
-    on a draft of somebody else's, which happens to be refused in the same call.
+    """Groups that may share one call: a job's dependency must not be confused with another caller's
+    draft that happens to be refused in the same call.
     """
     plain = [item for item in batch if not item[0].depends_on]
     return [*filter(None, [plain]), *([item] for item in batch if item[0].depends_on)]

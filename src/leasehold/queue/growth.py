@@ -1,4 +1,4 @@
-"""Which queues have grown for a quarter of an hour, from their figures by the minute."""
+"""Which queues have been growing for a quarter of an hour, from their figures by minute."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 STRETCH_MINUTES: Final = 5
 LOOKED_AT: Final = 20
-"""So many queues are looked at, those that grew most: each costs a read."""
+"""How many queues are examined, those that grew most: each costs a read."""
 
 
 def stretches_of(
     queue: TaskQueue, lately: Sequence[QueueMetrics]
 ) -> dict[str, tuple[BacklogChange, ...]]:
-    """The stretches of a quarter of an hour, for queues whose latest minutes raise the question.
+    """The figures of the last quarter of an hour, for queues that grew in the latest minutes.
 
-    `lately` are the metrics of the last minutes of each queue that is served.
+    `lately` has the metrics of the last minutes of each served queue.
     """
     grown = [
         (each.pending - each.pending_before, each.queue)
@@ -32,7 +32,7 @@ def stretches_of(
         and each.pending >= GROWING_PENDING_MIN
         and BacklogChange(each.pending_before, each.pending, each.leased).grew
     ]
-    # Of queues that grew as much, those first in the alphabet: the same at every look.
+    # Among equals, alphabetical order, so that every look examines the same queues.
     grown.sort(key=lambda each: (-each[0], each[1]))
     return {name: _stretches(queue, name) for _, name in grown[:LOOKED_AT]}
 
@@ -43,7 +43,7 @@ def _stretches(queue: TaskQueue, name: str) -> tuple[BacklogChange, ...]:
     pending, leased = (
         [round(value or 0) for value in line.values[metric]] for metric in ("pending", "leased")
     )
-    # The first step only tells how it stood when the quarter of an hour began.
+    # The first step only gives the depth at the beginning of the quarter of an hour.
     marks = range(0, len(pending), STRETCH_MINUTES)
     return tuple(
         BacklogChange(pending[begin], pending[end], sum(leased[begin + 1 : end + 1]))

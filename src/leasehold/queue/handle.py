@@ -1,5 +1,7 @@
 # ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.
-"""What a submit returns: the job's id, and everything one may want to know or do about it later."""
+"""The result of a submit: the job's id, with methods for everything one may want to know or do
+later.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ R = TypeVar("R")
 
 
 class JobHandle(Generic[R]):
-    """A job that was submitted. Every method that takes a job id takes a handle."""
+    """A submitted job. Every method that takes a job id takes a handle."""
 
     __slots__ = ("_codec", "_id", "_in_transaction", "_is_duplicate", "_queue")
 
@@ -58,7 +60,9 @@ class JobHandle(Generic[R]):
 
     @property
     def is_duplicate(self) -> bool:
-        """True when an earlier job with the same idempotency key was found: this is that one."""
+        """True if an earlier job with the same idempotency key was found; this handle is for that
+        job.
+        """
         return self._is_duplicate
 
     @property
@@ -77,9 +81,9 @@ class JobHandle(Generic[R]):
         return self._queue.get_status(self._id)
 
     def wait(self, timeout: Seconds | None = None) -> Job:
-        """Block until the job has ended, well or badly, and answer with its last snapshot.
+        """Block until the job has ended, well or badly, and return its last snapshot.
 
-        Raises ResultTimeoutError when it has not ended after `timeout` seconds.
+        Raises ResultTimeoutError if it has not ended after `timeout` seconds.
         """
         try:
             return self._queue.wait(self._id, timeout)
@@ -103,7 +107,7 @@ class JobHandle(Generic[R]):
         return self._queue.estimated_start(self._id)
 
     def cancel(self, reason: str = "") -> Job:
-        """Stop the job: at once if it waits, as soon as its code lets go if it runs."""
+        """Cancel the job: at once if it waits, as soon as its code stops if it runs."""
         return self._queue.cancel(self._id, reason)
 
     def _not_there(self, error: JobNotFoundError) -> JobNotFoundError:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
 
 ALERT_SECONDS: Final = 300.0
-"""The time before now that the alert rules are about."""
+"""The period before now that the alert rules examine."""
 LOOKED_AT: Final = 1000
-"""How many delayed jobs are looked through for tasks that no worker knows."""
+"""How many delayed jobs are searched for tasks that no worker knows."""
 
 
 def findings_of(
@@ -47,13 +47,13 @@ def findings_of(
     """The findings of every check and every alert rule.
 
     `stale_pids` are the pids of pid files on this machine whose process is gone. `infos` and
-    `workers` save a reader who has them from reading them twice, `measure` a reader who has the
-    metrics of `lately_of`.
+    `workers` spare a caller that already has them a second read, and `measure` spares a caller that
+    has the metrics of `lately_of`.
     """
     try:
         facts = gather(queue, stale_pids, queue.workers() if workers is None else workers)
         findings = examine(facts)
-        # A silent worker serves nothing: `why` and the pages say so, too.
+        # A silent worker serves nothing, as in `why` and on the pages.
         alive = at_work(facts.workers, facts.lost_workers, facts.now)
         infos = queue.list_queues() if infos is None else infos
         serving = who_serves(alive, (info.name for info in infos))
@@ -63,7 +63,7 @@ def findings_of(
         figures = [
             figures_of(info, len(serving[info.name]), measured[info.name])
             for info in infos
-            # A queue that came in between is judged the next time.
+            # A queue created in between is judged next time.
             if info.name in measured
         ]
         tasks = next_tasks(queue, figures)
@@ -83,7 +83,7 @@ def lately_of(queue: TaskQueue) -> list[QueueMetrics]:
 
 
 def unreadable(error: StoreError) -> Finding:
-    """The only finding there can be about a store that does not answer."""
+    """The only possible finding about a store that does not answer."""
     return Finding(
         check="store",
         level=Level.CRITICAL,
@@ -99,7 +99,7 @@ _ADVICE: Final[dict[type[StoreError], str]] = {
     StoreBusyError: "look at the process that it names; reads still work",
     StoreVersionError: "check the path of the store, or upgrade Leasehold",
 }
-"""What to do about a store that does not answer, by what it says."""
+"""Advice about a store that does not answer, by its error."""
 
 
 def gather(queue: TaskQueue, stale_pids: Sequence[int], workers: Sequence[WorkerInfo]) -> Facts:
@@ -130,9 +130,9 @@ def gather(queue: TaskQueue, stale_pids: Sequence[int], workers: Sequence[Worker
 
 
 def figures_of(info: QueueInfo, workers: int, lately: QueueMetrics) -> QueueFigures:
-    """The figures of one queue that the alert rules judge: as it stands, and of the time before.
+    """The figures of one queue for the alert rules: its present state, and the period before.
 
-    `workers` is how many are at work for it: neither proved dead nor silent for long.
+    `workers` is how many are at work for it, neither proved dead nor silent for long.
     """
     minutes = (lately.at - lately.since).total_seconds() / 60
     return QueueFigures(
@@ -142,7 +142,7 @@ def figures_of(info: QueueInfo, workers: int, lately: QueueMetrics) -> QueueFigu
         paused=info.state is QueueState.PAUSED,
         max_depth=info.config.max_depth,
         oldest_pending_seconds=lately.oldest_pending_age_seconds,
-        # The minute that is not over counts as one: one death in its first second is no flood.
+        # The current minute counts as a whole one: one death in its first second is not a flood.
         dead_per_minute=lately.dead / max(1.0, minutes),
         attempts=lately.completed + lately.failed,
         failure_rate=lately.error_rate,
@@ -169,7 +169,7 @@ def _unrunnable(queue: TaskQueue) -> dict[str, str]:
 
 
 def is_gone(worker: WorkerInfo) -> bool:
-    """Whether it was a process of this machine that is not there any more."""
+    """Whether it was a process of this machine that no longer exists."""
     here = worker.host == socket.gethostname()
     return here and worker.pid is not None and not _is_there(worker.pid)
 

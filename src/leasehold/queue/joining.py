@@ -21,7 +21,7 @@ UNFINISHED: Final = tuple(status for status in Status if not status.is_terminal)
 
 
 class Joining:
-    """The part of a TaskQueue that waits for all jobs, also those of other processes."""
+    """The part of a TaskQueue that waits for all jobs, including those of other processes."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Joining:
     def join(self, timeout: Seconds | None = None) -> None:
         """Block until no job in the queues of this TaskQueue waits or runs.
 
-        Delayed jobs, retries and jobs that others submit meanwhile are waited for, too. Raises
+        This includes delayed jobs, retries, and jobs that others submit meanwhile. Raises
         ResultTimeoutError, which says why one of them has not ended, after `timeout`. A task cannot
         join the queue that its own job is in: UnsupportedError.
         """

@@ -1,6 +1,6 @@
 """Keeping a lease alive in a loop of your own, on top of the worker's heartbeat.
 
-All leases that one consumer keeps at a time share one thread, and are renewed in one write.
+All leases that one consumer keeps at the same time share one thread, and are renewed in one write.
 
 >>> from leasehold import TaskQueue
 >>> queue = TaskQueue("memory://", num_workers=0)
@@ -41,7 +41,7 @@ class KeepAlive:
     def __init__(self, keepers: Keepers, lease: Lease, on_lost: OnLost | None) -> None:
         self.lease = lease
         self.lost: LeaseLostError | StoreError | None = None
-        """Why the lease is yours no longer; None while it is."""
+        """Why the lease is no longer yours; None while it is."""
         self.cancel_requested: str | None = None
         """The reason, once the job's cancellation was requested."""
         self._keepers = keepers
@@ -58,7 +58,7 @@ class KeepAlive:
             raise self.lost
 
     def lose(self, error: LeaseLostError | StoreError) -> None:
-        """Said by the heartbeat, from its own thread."""
+        """Called by the heartbeat, from its own thread."""
         self.lost = error
         if self._on_lost is not None:
             self._on_lost(error)
@@ -88,7 +88,7 @@ class KeepAlive:
 
 
 class Keepers:
-    """The leases that are kept in this process, and one heartbeat for those of each consumer."""
+    """The leases kept alive in this process, with one heartbeat per consumer."""
 
     def __init__(self, store: Store, env: Env, tuning: Callable[[], Tuning]) -> None:
         self._store = store
@@ -99,13 +99,13 @@ class Keepers:
         self._heartbeats: dict[str, Heartbeat] = {}
 
     def keep(self, kept: KeepAlive) -> None:
-        """Renew a lease from now on; raises LeaseLostError if it is over already."""
+        """Renew a lease from now on; raises LeaseLostError if it is already over."""
         lease = kept.lease
         clock = self._env.clock
         asked_at = clock.monotonic()
         age_seconds = max(0.0, (self._store.now() - lease.acquired_at).total_seconds())
         if age_seconds >= lease.lease_seconds / 3:
-            # Its next renewal may come too late, and nobody knows here what became of it so far.
+            # Its next renewal may come too late, and its present state is unknown here.
             renewal = Renewal(lease.job_id, lease.version, lease.lease_seconds)
             [answer] = self._store.renew(lease.worker, [renewal])
             if isinstance(answer, LeaseLostError):
@@ -121,7 +121,7 @@ class Keepers:
             heartbeat.add(lease, asked_at - age_seconds)
 
     def forget(self, lease: Lease) -> KeepAlive | None:
-        """Renew a lease no longer: from now on no renewal of it is under way."""
+        """Stop renewing a lease: from now on no renewal of it is in flight."""
         with self._lock:
             kept = self._kept.pop((lease.job_id, lease.version), None)
             heartbeat = self._heartbeats.get(lease.worker)
@@ -136,7 +136,7 @@ class Keepers:
 
     @contextmanager
     def settling(self, lease: Lease) -> Iterator[None]:
-        """While a lease is settled it is not renewed: that would look like a stale holder's."""
+        """Do not renew a lease while it is being settled: that would look like a stale holder."""
         kept = self.forget(lease)
         try:
             yield
@@ -151,7 +151,7 @@ class Keepers:
             raise
 
     def close(self) -> None:
-        """Stop renewing; leases that are still held run out."""
+        """Stop renewing; leases that are still held expire."""
         with self._lock:
             heartbeats = list(self._heartbeats.values())
             self._heartbeats.clear()

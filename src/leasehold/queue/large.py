@@ -16,12 +16,12 @@ from leasehold.worker.large import fetch
 
 
 def bytes_max(blobs: Blobs | None) -> int:
-    """The size up to which a payload or a result is taken."""
+    """The largest payload or result that is accepted."""
     return PAYLOAD_BYTES_MAX if blobs is None else blobs.bytes_max
 
 
 def has_large(drafts: Sequence[Draft]) -> bool:
-    """Whether one of these payloads has to be put away first."""
+    """Whether one of these payloads has to be put into the blob store first."""
     for draft in drafts:  # noqa: SIM110 - every submit asks, and any() takes three times as long.
         if len(draft.payload) > PAYLOAD_BYTES_MAX:
             return True
@@ -33,10 +33,10 @@ def submit_large(
     blobs: Blobs,
     drafts: Sequence[Draft],
 ) -> tuple[Sequence[Draft], list[Submitted | LeaseholdError]]:
-    """Put large payloads away and submit; answers with the drafts as they were stored, too.
+    """Store large payloads and submit; also returns the drafts as they were stored.
 
-    Nothing is waited for between the two, so that no clean-up takes a blob for one without a job.
-    If `submit` writes into a transaction that is rolled back later, the clean-up finds the blobs.
+    There is no wait between the two, so that no clean-up takes a blob for one without a job. If
+    `submit` writes into a transaction that is rolled back later, the clean-up finds the blobs.
     """
     kept: list[Draft] = []
     try:
@@ -60,13 +60,13 @@ def _forget_refused(
     kept: Sequence[Draft],
     answers: Sequence[Submitted | LeaseholdError],
 ) -> None:
-    """Delete what was put away in vain."""
+    """Delete blobs that were written in vain."""
     put_away = _put_away(drafts, kept)
     blobs.forget_refused([kept[each] for each in put_away], [answers[each] for each in put_away])
 
 
 def _put_away(drafts: Sequence[Draft], kept: Sequence[Draft]) -> list[int]:
-    """Which payloads were put away by this call: not those that a draft came with."""
+    """The references written by this call, without those that drafts already had."""
     return [
         index
         for index, draft in enumerate(kept)
@@ -75,18 +75,19 @@ def _put_away(drafts: Sequence[Draft], kept: Sequence[Draft]) -> list[int]:
 
 
 def _kept(blobs: Blobs, draft: Draft) -> Draft:
-    """The draft as the store can take it."""
+    """The draft in a form that the store accepts."""
     if len(draft.payload) <= PAYLOAD_BYTES_MAX:
         return draft
     without_payload = msgspec.structs.replace(draft, payload=b"")
     try:
         without_payload.check()
     except InvalidJobError:
-        # The store will refuse it for the same reason, and knows what that means for the others.
+        # The store will refuse it for the same reason, and knows what that means for the other
+        # drafts.
         return without_payload
     return blobs.keep_payload(draft)
 
 
 def inline(blobs: Blobs | None, data: bytes, codec: str) -> tuple[bytes, str]:
-    """Data at hand, fetched if need be, and its codec."""
+    """The data (fetched if needed) and its codec."""
     return fetch(blobs, data) if codec == BLOB_CODEC else (data, codec)

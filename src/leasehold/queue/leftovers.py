@@ -1,4 +1,4 @@
-"""Leftovers of a program that ends: jobs that wait for the next run, or for a worker."""
+"""Jobs that a program leaves behind when it ends: they wait for its next run, or for a worker."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ logger = safe_logger("leasehold")
 WAITING: Final = (Status.PENDING, Status.SCHEDULED, Status.BLOCKED, Status.FAILED)
 HEAVY: Final[tuple[HeavyField, ...]] = ("payload", "result", "metadata")
 LOOKED_AT: Final = 500
-"""Of so many waiting jobs, the last submitted, the tasks are looked at."""
+"""How many waiting jobs, last submitted first, have their tasks examined."""
 
 
 NextRun = Literal["runs", "plain", "unknown"]
-"""What the next run of a program makes of a job: it runs the job; it does so once it has submitted
-the plain function that is the job's task; it does not know the task."""
+"""What the next run of a program does with a job: it runs the job; it runs it once it has submitted
+the plain function that is the job's task; or it does not know the task.
+"""
 
 
 def tell_of_leftovers(
     store: Store, queues: Iterable[str], next_run: Callable[[str], NextRun]
 ) -> None:
-    """Log how many jobs of these queues still wait, and who runs them; nothing if none do.
+    """Log how many jobs of these queues still wait, and what will run them; log nothing if none
+    wait.
 
-    `next_run` says of a task what the next run of the program makes of its jobs.
+    `next_run` says what the next run of the program does with the jobs of a task.
     """
     try:
         served = tuple(queues)
@@ -46,7 +48,7 @@ def tell_of_leftovers(
             return
         tasks = _tasks(store, names)
     except LeaseholdError:
-        return  # A store that cannot be asked is no reason not to close.
+        return  # An unreachable store must not prevent closing.
     plain, unknown = (
         {task: jobs for task, jobs in tasks.items() if next_run(task) == kind}
         for kind in ("plain", "unknown")

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.
-"""The life of a TaskQueue: it is opened, its workers run, it is shut down, its process forks."""
+"""The life of a TaskQueue: opening, running workers, shutting down, and forks of its process."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ShutPart:
 
 
 class QueueLife(QueueCalls, ABC):
-    """Its workers, and what carries its awaitable calls."""
+    """The workers of a TaskQueue, and the bridge for its awaitable calls."""
 
     store: Store
     ready: Ready
@@ -83,15 +83,15 @@ class QueueLife(QueueCalls, ABC):
     _workers: WorkerMaker
     _worker: Worker | None
     _embedded_in: int | None
-    """The process in which its own workers run: one forked from it has none."""
+    """The process in which its own workers run; a fork of it has none."""
     _is_new_untold: bool = False
-    """Whether its store was made when no logging was set up that would have said so."""
+    """Whether its store was created before any logging was set up that would have reported it."""
     _bridge_made: Bridge | None
     _waiters: Waiters
 
     @abstractmethod
     def _open(self) -> None:
-        """Open the store and make everything that works on it."""
+        """Open the store and create everything that uses it."""
 
     @abstractmethod
     def _replace_parts(self, part: ShutPart) -> None:
@@ -101,7 +101,7 @@ class QueueLife(QueueCalls, ABC):
         try:
             self.start()
         except BaseException:
-            # Interrupted here, the block is never entered, and nothing else would close it.
+            # If this is interrupted, the block is never entered, and nothing else would close it.
             self.shutdown()
             raise
         return self
@@ -117,7 +117,7 @@ class QueueLife(QueueCalls, ABC):
     def start(self) -> None:
         """Start the workers now; the first use of the queue does it anyway.
 
-        A queue that was shut down is opened again. One in memory is empty then.
+        A queue that was shut down is opened again; one in memory is then empty.
         """
         with self._lock:
             if self._closed:
@@ -144,23 +144,23 @@ class QueueLife(QueueCalls, ABC):
     ) -> StopReason:
         """Run jobs in the foreground until SIGTERM or SIGINT: the main loop of a worker process.
 
-        The first signal lets what runs finish within the grace (30 s); a second one hands it back
-        at once. After `max_jobs` jobs, or above `max_memory_mb`, it finishes what it has and
-        returns too; the answer says why, so that a supervisor can restart the process.
+        The first signal lets running jobs finish within the grace (30 s); a second one hands them
+        back at once. After `max_jobs` jobs, or above `max_memory_mb`, it finishes its jobs and
+        returns too. The result says why, so that a supervisor can restart the process.
 
-        It serves `queues`, or those that the TaskQueue was given, or else "default" and the queues
-        of its tasks; `"*"` means all. With `tasks` it runs jobs of these only. `lease_seconds` and
-        `allow_commands` are those of the TaskQueue unless given here. `executor="process"` runs
-        plain functions in child processes, unless their task says otherwise. With `until_empty` it
-        returns when no job of its queues is pending, running or to be retried; the answer is
-        "unrunnable" if jobs are left that it cannot run. `on_ready` is told its id when it begins,
-        which may have to wait for a store that is locked by another process. `app_version` is the
-        version of the application: the dashboard shows it with the worker, and its first worker
-        marks the deploy.
+        It serves `queues`, or those given to the TaskQueue, or otherwise "default" and the queues
+        of its tasks; `"*"` means all. With `tasks` it runs only jobs of those tasks.
+        `lease_seconds` and `allow_commands` are those of the TaskQueue unless given here.
+        `executor="process"` runs plain functions in child processes, unless their task says
+        otherwise. With `until_empty` it returns when no job of its queues is pending, running or to
+        be retried; the result is "unrunnable" if jobs are left that it cannot run. `on_ready` is
+        called with its id when it begins, which may have to wait for a store that is locked by
+        another process. `app_version` is the version of the application: the dashboard shows it
+        with the worker, and its first worker marks the deploy.
 
         It logs what it serves, a line when a job starts and one when it ends, and failures with
         their traceback. If the program has not set up `logging`, the lines go to standard error, at
-        `log_level` and in `log_format`; if it has, its own handlers and levels count.
+        `log_level` and in `log_format`; if it has, its own handlers and levels apply.
         """
         slots = checked.whole_or_none("slots", slots)
         if slots is not None and slots < 1:
@@ -186,8 +186,8 @@ class QueueLife(QueueCalls, ABC):
             with self._lock:
                 self._check_open()
                 embedded = self._worker
-                # From here on it is this process's only worker: a task that submits starts no
-                # other.
+                # From here on it is this process's only worker: a task that submits must not start
+                # another.
                 self._worker = worker = self._workers.new(
                     slots or self._num_workers or 4,
                     lines.before(self._hooks),
@@ -203,17 +203,17 @@ class QueueLife(QueueCalls, ABC):
             return worker.run(on_ready, lines)
 
     def _mark_version(self, version: str) -> None:
-        """Mark the deploy of the application's version, unless that was done; no mark, no harm."""
+        """Mark the deploy of the application's version once; a failure is harmless."""
         try:
             self.mark_deploy(version)
         except LeaseholdError as error:
             logger.warning("the deploy of %s was not marked: %s", version, error)
 
     def shutdown(self, wait: bool = True, timeout: Seconds = SHUTDOWN_SECONDS) -> None:
-        """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.
+        """Stop leasing, let running jobs finish within `timeout`, hand back the rest, and close.
 
-        Without `wait`, what runs is handed back at once, with no attempt spent. Jobs that were not
-        started stay in the store. Shutting down twice is harmless. A task cannot shut down the
+        Without `wait`, running jobs are handed back at once, with no attempt spent. Jobs that were
+        not started stay in the store. Shutting down twice is harmless. A task cannot shut down the
         queue whose worker runs it: UnsupportedError. Ctrl-C during the wait ends it as `wait=False`
         would have, and is raised when the queue is closed.
         """
@@ -221,7 +221,7 @@ class QueueLife(QueueCalls, ABC):
 
     def _shut_down_at_exit(self) -> None:
         interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
-        # The program is over: there is nobody left whom a second Ctrl-C could interrupt.
+        # The program is ending: there is nothing left for a second Ctrl-C to interrupt.
         with suppress(KeyboardInterrupt):
             self._shut_down(interrupted=interrupted)
 
@@ -258,7 +258,7 @@ class QueueLife(QueueCalls, ABC):
 
     def _close(self) -> None:
         self._consuming.close()
-        # Awaitable calls that come from now on are told that the queue was shut down.
+        # Awaitable calls from now on fail because the queue was shut down.
         bridge, self._bridge_made = self._bridge_made, None
         if bridge is not None:
             bridge.close()
@@ -282,7 +282,7 @@ class QueueLife(QueueCalls, ABC):
         # A task in a child process may submit jobs, but its worker is the one that runs them.
         if self._worker or not self._num_workers or self._closed or is_child_process():
             return
-        if is_uwsgi_master():  # Its threads would not be in the processes that serve requests.
+        if is_uwsgi_master():  # Its threads would not exist in the processes that serve requests.
             self._autostart.put_off()
             return
         with self._lock:
@@ -297,10 +297,10 @@ class QueueLife(QueueCalls, ABC):
         self._scheduling.mark_orphans()
 
     def _begin_in_fork(self) -> None:
-        """Said in a process forked from the one that made this: none of its threads are here.
+        """Called in a fork of the process that made this, where none of its threads exist.
 
-        The parent's workers stay the parent's, and no others are started in their place. The
-        parts keep what they were given: `Ready` begins anew here, `Waiters` do so by themselves.
+        The parent's workers remain the parent's, and none are started to replace them. The parts
+        keep their references: `Ready` is reset here, and `Waiters` resets itself.
         """
         self._lock = threading.Lock()
         self._bridge_made = None
@@ -329,7 +329,7 @@ class QueueLife(QueueCalls, ABC):
 
     def bridge(self) -> Bridge:
         """The bridge that carries awaitable calls; made for the first of them."""
-        bridge = self._bridge_made  # A shutdown on another thread takes it away.
+        bridge = self._bridge_made  # A shutdown on another thread may remove it.
         if bridge is None:
             import_whole("leasehold.queue.awaiting")
             from leasehold.queue.awaiting import Bridge
@@ -344,7 +344,7 @@ _queues_here: Final[weakref.WeakSet[QueueLife]] = weakref.WeakSet()
 
 
 def begin_anew_in_forks(queue: QueueLife) -> None:
-    """From now on a queue is told when its process was forked."""
+    """Notify a queue from now on when its process was forked."""
     _queues_here.add(queue)
 
 

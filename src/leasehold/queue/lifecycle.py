@@ -1,4 +1,6 @@
-"""The questions that the parts of a queue ask the whole: is it open, do its workers run."""
+"""The questions that the parts of a queue ask the whole: whether it is open, and whether its
+workers run.
+"""
 
 from __future__ import annotations
 

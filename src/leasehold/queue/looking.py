@@ -1,4 +1,4 @@
-"""Reads about jobs: snapshots, searches, history, counts, and where output is kept."""
+"""Reads: snapshots of jobs, searches, history, counts, and where output is kept."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from leasehold.worker.executors.output import output_paths
 
 
 class Looking:
-    """The part of a TaskQueue that looks at jobs."""
+    """The part of a TaskQueue that reads jobs."""
 
     def __init__(
         self, store: Store, blobs: Blobs | None, ensure_workers: Callable[[], None]
@@ -59,7 +59,7 @@ class Looking:
     def position(self, job: JobRef) -> int | None:
         """How many pending jobs of its queue are served before this one; None if it is not pending.
 
-        It counts them, so do not call it in a loop.
+        This counts them, so do not call it in a loop.
         """
         position = self.store.position(id_of(job))
         if position is None:
@@ -114,8 +114,7 @@ class Looking:
     def count(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> Count:
         """How many jobs match: exactly up to 10,000, beyond that "at least 10,000".
 
-        A filter by nothing but queues and statuses is answered from counters, exactly at any
-        number.
+        A filter with only queues and statuses is answered from counters, exactly at any number.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -126,7 +125,7 @@ class Looking:
         return looking(self.store).count(filter_of(where, fields))
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
-        """Ids of jobs with this beginning, in order: to complete an id that was typed in part."""
+        """Ids of jobs with this prefix, in order, to complete a partly typed id."""
         return self.store.find_ids(prefix, limit=limit)
 
     def attempts(self, job: JobRef) -> list[Attempt]:
@@ -157,7 +156,7 @@ class Looking:
         return self.job_log(job).texts
 
     def job_log(self, job: JobRef) -> JobLog:
-        """The same lines with the time of each, and how many there were before them."""
+        """The same lines with the time of each, and the number of dropped lines before them."""
         return looking(self.store).log(self.get(job).id)
 
     def log_page(self, job: JobRef, *, limit: int = 100, cursor: str | None = None) -> LogPage:

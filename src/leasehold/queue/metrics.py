@@ -1,4 +1,4 @@
-"""Figures of queues over time, as a person asks for them."""
+"""Figures of queues over time, for people."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from leasehold.queue.options import JobRef
 
 
 class Metrics:
-    """The part of a TaskQueue that tells how its queues do.
+    """The part of a TaskQueue that reports figures of its queues.
 
     >>> from leasehold import TaskQueue
     >>> queue = TaskQueue("memory://", num_workers=0)
@@ -51,7 +51,7 @@ class Metrics:
     def metrics(
         self, queue: str | None = None, window_seconds: Seconds = WINDOW_SECONDS
     ) -> QueueMetrics:
-        """How a queue, or all of them, stands now, and what happened in the window before.
+        """The present state of a queue, or of all of them, and what happened in the window before.
 
         Raises InvalidWindowError for more than 48 hours, and QueueNotFoundError for a queue that
         does not exist. No job is scanned for it.
@@ -68,13 +68,14 @@ class Metrics:
     ) -> list[QueueMetrics]:
         """The same for every queue, by name: one call, however many there are.
 
-        With `durations`, only those are told (`["wait"]`): with hundreds of queues that is faster.
+        With `durations`, only those are returned (`["wait"]`), which is faster with hundreds of
+        queues.
         """
         seconds = given_seconds("window_seconds", window_seconds)
         return looking(self.store).metrics_by_queue(window_seconds=seconds, durations=durations)
 
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
-        """The figures of each of the latest minutes, oldest first; the last is not over yet."""
+        """The figures of each of the latest minutes, oldest first, ending with the current one."""
         check_queue(self.store, queue)
         return looking(self.store).series(queue, minutes=minutes)
 
@@ -92,9 +93,9 @@ class Metrics:
         until: datetime | None = None,
         resolution: ResolutionName = "minute",
     ) -> Timeline:
-        """Any metrics, by name, for each minute or day of a stretch of time, oldest first.
+        """Any metrics, by name, for each minute or day of a period, oldest first.
 
-        `since` is a moment, or how long before now. A value is None where it is not known: before
+        `since` is a time, or how long before now. A value is None if it is unknown: before
         `known_since`, and for a percentile of a minute in which nothing was measured. Raises
         InvalidWindowError for an unknown metric and for more than 2,880 points.
         """
@@ -121,19 +122,18 @@ class Metrics:
         return looking(self.store).failures(queue, task=task, limit=limit)
 
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
-        """The totals of each worker, alive or gone, the one that leased most first.
+        """The totals of each worker, alive or gone, ordered by leases, most first.
 
-        The 500 that did something last are kept.
+        The 500 most recently active workers are kept.
         """
         return looking(self.store).worker_totals(limit=limit)
 
     def estimated_start(self, job: JobRef) -> datetime | None:
         """When a waiting job will probably be leased, at the rate of the latest minutes.
 
-        For a pending job it goes by its position, so it counts: it is for people who ask, not for
-        loops. One that is due later starts when it is due, at the earliest. None for a job that
-        does not wait or is blocked, while its queue is paused, and if no job of the queue was
-        leased recently.
+        For a pending job it uses the position, which it has to count, so do not call it in a loop.
+        A delayed job starts when it is due at the earliest. None for a job that is not waiting or
+        is blocked, while its queue is paused, and if no job of the queue was leased recently.
         """
         snapshot = self._jobs.get(job)
         if snapshot.status in (Status.SCHEDULED, Status.FAILED):

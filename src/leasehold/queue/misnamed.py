@@ -19,24 +19,24 @@ logger = safe_logger("leasehold")
 SOURCES_MAX: Final = 1000
 """How many modules' names are remembered."""
 NEAR: Final = 0.8
-"""How much two names have in common, from 0 to 1, if one is probably the other mistyped."""
+"""The similarity, from 0 to 1, above which one name is probably the other mistyped."""
 
 
 class NameCheck:
-    """Looks at the names under which one TaskQueue submits jobs, and has no task."""
+    """Checks the names under which one TaskQueue submits jobs without having such a task."""
 
     def __init__(self, folders: Sequence[str] | None = None) -> None:
         self._folders = folders
-        """Where modules are looked for that are not loaded; None for where Python looks."""
+        """Where to search for modules that are not loaded; None for Python's own path."""
         self._sources: dict[str, SourceNames | None] = {}
         self._warned: set[str] = set()
 
     def check(self, name: str, known: Iterable[str]) -> None:
-        """Raise UnknownTaskError for a name of the form `module:function` that is not there.
+        """Raise UnknownTaskError for a name of the form `module:function` that does not exist.
 
-        That is known of a module that is loaded here, or whose source is here and shows all of its
-        names. Any other name may be a task of another program: if it is nearly that of a task here,
-        a warning is logged, once.
+        That is known for a module that is loaded here, or whose source is here and shows all of its
+        names. Any other name may be a task of another program: if it is similar to a task here, a
+        warning is logged once.
         """
         module_name, separator, path = name.partition(":")
         module = module_here(module_name) if separator else None

@@ -1,4 +1,4 @@
-"""Jobs and queues that are not there: the errors for them."""
+"""The errors for jobs and queues that do not exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from leasehold.errors import JobNotFoundError
 def check_queue(store: Store, queue: str | None) -> None:
     """Raise QueueNotFoundError for an unknown queue; None stands for all.
 
-    One exists that was created, ever held a job, or is served by a worker; and `default` does.
+    A queue exists if it was created, ever held a job, or is served by a worker; `default` always
+    exists.
     """
     if queue is None or queue == DEFAULT_QUEUE:
         return
@@ -24,7 +25,7 @@ def check_queue(store: Store, queue: str | None) -> None:
 
 
 def not_found(store: Store, job_id: str) -> JobNotFoundError:
-    """The error for a job that is not in the store: it says so if the archive remembers it."""
+    """The error for a job that is not in the store; it says so if the archive has the job."""
     old = store.archived(job_id)
     if old is None:
         return no_job(job_id)

@@ -1,4 +1,4 @@
-"""A store that is made anew is told of: a program in the wrong folder meant another one."""
+"""Reporting the creation of a store: a program run in the wrong folder meant another one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ logger = safe_logger("leasehold")
 
 
 def is_to_be_made(url: str) -> bool:
-    """Whether a URL names a file that is not there yet."""
+    """Whether a URL names a file that does not exist yet."""
     path = sqlite_path(url)
     return path is not None and not os.path.exists(path)
 
 
 def tell_of_new_store(store: Store) -> bool:
-    """Log that a store was made; whether the program shows such lines by now."""
+    """Log that a store was created; returns whether the program already shows such lines."""
     logger.info("created a new store: %s", store)
     return logger.isEnabledFor(logging.INFO)

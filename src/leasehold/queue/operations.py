@@ -1,4 +1,4 @@
-"""Operations, as a person sees them: plan, carry out, watch, stop, undo."""
+"""Operations for people: plan, carry out, watch, stop, undo."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ class Operations:
     def plan(
         self, order: Order, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
     ) -> Plan:
-        """Count the jobs that an order would be given to, by status; nothing is changed.
+        """Count the jobs that an order would apply to, by status; nothing is changed.
 
-        The plan is of this moment: jobs that come to fit later are not meant. It waits for
-        transactions of applications that have submitted jobs and are still open.
+        The plan is for this moment: jobs that match only later are not included. It waits for open
+        transactions of applications that have submitted jobs.
         """
         return self._store.plan_operation(order, filter_of(where, fields))
 
     def samples(self, plan: Plan, limit: int = SAMPLES) -> list[Job]:
-        """Some of the jobs of a plan, the last submitted first, without payload and result."""
+        """Some of the jobs of a plan, last submitted first, without payload and result."""
         checked.instance("plan", plan, Plan)
         limit = checked.at_least(0, "limit", limit)
         where = narrowed(plan.order, plan.where, 1)
@@ -74,18 +74,19 @@ class Operations:
     def begin(self, plan: Plan) -> Operation:
         """Begin an operation; no job is changed until it is carried out.
 
-        One plan is one operation: if the answer was lost, begin it again.
+        One plan is one operation: if the answer was lost, call this again.
         """
         checked.instance("plan", plan, Plan)
         draft = OperationDraft(id=plan.operation_id, plan=plan)
         return self._store.begin_operation(draft, actor=self._actor)
 
     def undo(self, operation_id: str) -> Operation:
-        """Begin to take an operation back; carry out the operation that this answers with.
+        """Begin to undo an operation; carry out the operation that this returns.
 
-        Replayed jobs are dead or cancelled again, cancelled ones wait again if they were pending or
-        blocked, priorities are what they were: all that nobody leased or changed since. Raises
-        InvalidTransitionError for what runs, was undone already, or has deleted its jobs.
+        Replayed jobs become dead or cancelled again, cancelled ones wait again if they were pending
+        or blocked, and priorities are restored, except for jobs leased or changed since. Raises
+        InvalidTransitionError for an operation that is running, was already undone, or has deleted
+        its jobs.
         """
         draft = OperationDraft(
             id=self._env.new_id(), undoes=checked.text("operation_id", operation_id)
@@ -95,9 +96,9 @@ class Operations:
     def carry_out(
         self, operation: Operation, *, on_progress: Callable[[Advance], None] | None = None
     ) -> Operation:
-        """Block until an operation has ended, here or wherever else it is carried out.
+        """Block until an operation has ended, wherever it is carried out.
 
-        It may have begun in another process that is gone: then this goes on where that was.
+        If it began in another process that is gone, this continues it from there.
         """
         checked.instance("operation", operation, Operation)
         checked.function_or_none("on_progress", on_progress)

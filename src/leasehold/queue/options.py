@@ -29,14 +29,14 @@ class HasId(Protocol):
 
 
 JobRef = str | HasId
-"""A job id, or a handle or snapshot in its place."""
+"""A job id, or a handle or snapshot of a job."""
 
 RetryLike = RetryPolicy | Sequence[Seconds] | Seconds
 """A policy, a list of delays, or the same delay every time."""
 
 
 class JobOptions(TypedDict, total=False):
-    """Everything that can be said about a job beside its task and arguments."""
+    """All options of a job beside its task and arguments."""
 
     job_id: str
     queue: str
@@ -71,7 +71,7 @@ TASK_OPTION_NAMES: Final = frozenset({*JobOptions.__annotations__, *TaskOptions.
 
 
 class NewJob:
-    """A job to be submitted, not encoded yet: a task, its arguments or a document, and options.
+    """A job to submit, not yet encoded: a task, its arguments or a document, and options.
 
     >>> NewJob("mail:send", args=("a@b.c",), priority="high")
     NewJob('mail:send', args=('a@b.c',), priority='high')
@@ -94,7 +94,7 @@ class NewJob:
         self.args = tuple(args)
         self.kwargs = dict(kwargs or {})
         self.document = document
-        """Any JSON document in place of arguments; `...` means that there is none."""
+        """Any JSON document instead of arguments; `...` means that there is none."""
         self.options = options
 
     def __repr__(self) -> str:
@@ -109,7 +109,7 @@ class NewJob:
 def id_of(job: JobRef, name: str = "job") -> str:
     """The job id of an id, handle or snapshot; raises TypeError for anything else.
 
-    Every call that takes a job comes by here, so a store is never asked what it cannot be asked.
+    Every call that takes a job uses this, so a store never gets an invalid id.
     """
     job_id = job if isinstance(job, str) else getattr(job, "id", job)
     if not isinstance(job_id, str):
@@ -154,7 +154,7 @@ def draft_safe(
 
 
 def draft_fields(options: JobOptions) -> dict[str, Any]:
-    """The same in the words of a `Draft`."""
+    """The same options as fields of a `Draft`."""
     fields: dict[str, Any] = {}
     for name, value in options.items():
         translate = _TRANSLATIONS.get(name)
@@ -239,7 +239,7 @@ def _moment(value: datetime) -> datetime:
 
 
 def plain_metadata(value: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
-    """Names and values of the built-in types; raises InvalidJobError if it maps nothing."""
+    """Names and values of the built-in types; raises InvalidJobError if it is not a mapping."""
     if not isinstance(value, Mapping):
         raise InvalidJobError(f"metadata maps names to values, it is not {shown(value)}")
     return cast(

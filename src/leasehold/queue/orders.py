@@ -1,4 +1,4 @@
-"""Orders about jobs: cancel, reprioritize, replay, discard one, several, or all that fit."""
+"""Orders about jobs: cancel, reprioritize, replay, discard one, several, or all that match."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.options import JobRef, id_of
 
 AT_ONCE: Final = 500
-"""How many jobs one write changes, so that others get their turn in between."""
+"""How many jobs one write changes, so that other writers get a turn in between."""
 
 Answer = Job | LeaseholdError
 """The job after the change, or why it was refused."""
@@ -73,13 +73,13 @@ class Orders:
         return self.store.reprioritize(id_of(job), priority_of(priority), actor=self._actor)
 
     def replay(self, job: JobRef, *, reset_attempts: bool = False) -> Job:
-        """Give a dead or cancelled job another chance: one attempt more, or all of them again."""
+        """Give a dead or cancelled job another chance: one more attempt, or all of them again."""
         job_id = id_of(job)
         answers = self.store.replay([job_id], reset_attempts=reset_attempts, actor=self._actor)
         return only(answers, job_id)
 
     retry = replay
-    """The word that other queues use."""
+    """The name that other queues use."""
 
     def discard(self, job: JobRef) -> Job:
         """Delete a job that has ended, with all its records; returns its last snapshot."""
@@ -157,14 +157,14 @@ def _id_or_error(job: JobRef) -> str | JobNotFoundError:
 def order_all(
     store: Store, order: Order, where: JobFilter, actor: str, blobs: Blobs | None = None
 ) -> int:
-    """Give an order to every job that fits, in bounded writes; answers how many it was done to."""
+    """Give an order to every matching job, in bounded writes; returns how many were changed."""
     return sum(done.changed for done in order_in_parts(store, order, where, actor, blobs))
 
 
 def order_in_parts(
     store: Store, order: Order, where: JobFilter, actor: str, blobs: Blobs | None = None
 ) -> Iterator[Ordered]:
-    """The same, with what became of each part."""
+    """The same, yielding the result of each part."""
     cursor = None
     while True:
         done = store.order(order, where, actor=actor, cursor=cursor)
@@ -182,10 +182,10 @@ def change_many(
     *,
     strict: bool,
 ) -> int:
-    """Apply a change in bounded writes; answers how many jobs it was made to.
+    """Apply a change in bounded writes; returns how many jobs were changed.
 
-    With `strict` the first refusal is raised at the end; otherwise a job that has moved on since it
-    was found is passed over.
+    With `strict` the first refusal is raised at the end; otherwise a job that has changed since it
+    was found is skipped.
     """
     changed = 0
     refused: LeaseholdError | None = None
@@ -201,7 +201,7 @@ def change_many(
 
 
 def only(answers: Sequence[Job | LeaseholdError], job_id: str) -> Job:
-    """The one answer about one job, its error raised."""
+    """The single answer about one job; raises it if it is an error."""
     if not answers:
         raise no_job(job_id)
     answer = answers[0]

@@ -12,7 +12,7 @@ from leasehold.core.model.priority import service_order
 
 
 def next_jobs(store: Store, queues: Sequence[str], limit: int) -> list[Job]:
-    """The pending jobs of these queues that would be leased next, the first first."""
+    """The pending jobs of these queues that would be leased next, in that order."""
     if len(queues) == 1:
         return store.peek(queues[0], limit=limit)
     infos = {name: store.queue_info(name) for name in queues}

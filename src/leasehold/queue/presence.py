@@ -1,6 +1,6 @@
-"""Consumers in the registry: a loop that leases by itself registers with the store.
+"""Consumers in the registry: a program's own leasing loop registers with the store.
 
-It is a part of the exchange that leases, now and then: no write of its own, and none per job.
+This happens now and then as part of an exchange that leases: no extra write, and none per job.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.env import Env
 
 TELL_SECONDS: Final = 30.0
-"""How often a consumer tells of itself: several times before it would count as gone."""
+"""How often a consumer announces itself: several times before it would count as gone."""
 
 
 class Presence:
@@ -27,11 +27,11 @@ class Presence:
         self._clock = env.clock
         self._lock = threading.Lock()
         self._seen: dict[str, dict[str, float]] = {}
-        """By consumer and queue, when it last leased from there."""
+        """When each consumer last leased from each queue."""
         self._told_at: dict[str, float] = {}
 
     def told_with(self, request: LeaseRequest) -> LeaseRequest:
-        """The request as it is sent: when an announcement is due, it names the consumer."""
+        """The request to send; it names the consumer when an announcement is due."""
         now = self._clock.monotonic()
         with self._lock:
             queues = self._seen.setdefault(request.worker, {})
@@ -45,7 +45,7 @@ class Presence:
         return msgspec.structs.replace(request, consumer=_here(served))
 
     def farewells(self) -> list[LeaseRequest]:
-        """Tells the store that the consumers of this process lease no more."""
+        """Tell the store that the consumers of this process have stopped leasing."""
         with self._lock:
             told = list(self._told_at)
         return [
@@ -53,7 +53,7 @@ class Presence:
         ]
 
     def _forget(self, before: float) -> None:
-        """A consumer that serves a queue no longer, or none at all, is not told of."""
+        """Stop announcing a consumer for a queue that it no longer serves."""
         for worker, queues in list(self._seen.items()):
             for queue in [queue for queue, at in queues.items() if at < before]:
                 del queues[queue]

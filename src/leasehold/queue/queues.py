@@ -1,4 +1,4 @@
-"""Queues as things of their own: their rules and state, and why a job of theirs is not running."""
+"""Queues themselves: their rules and state, and why one of their jobs is not running."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class QueueOptions(TypedDict, total=False):
-    """The rules that a queue may have; None takes one away. See `QueueConfig`."""
+    """The rules that a queue may have; None removes one. See `QueueConfig`."""
 
     max_depth: int | None
     max_concurrency: int | None
@@ -65,7 +65,7 @@ class QueueOptions(TypedDict, total=False):
 
 
 DURATIONS: Final = ("lease_seconds", "aging_factor", "deadline_horizon", "rebalance_interval")
-"""The rules that are times."""
+"""The rules that are durations."""
 
 
 class Queues:
@@ -102,11 +102,11 @@ class Queues:
     ) -> QueueInfo:
         """Give a new queue its rules: `create_queue("mail", max_concurrency=5)`.
 
-        Doing it again with the same rules changes nothing. If it has other rules by now,
+        Doing it again with the same rules changes nothing. If it has different rules by now,
         `if_exists` decides: "error" raises QueueExistsError, which names them; "keep" leaves them
-        as they are; "update" makes them these, and takes away those that are not named. A program
-        that creates its queues when it starts says "keep" if operators may change the rules
-        meanwhile, and "update" if the code is to count.
+        unchanged; "update" sets these, and removes rules that are not named. A program that creates
+        its queues when it starts should use "keep" if operators may change the rules meanwhile, and
+        "update" if the code should prevail.
 
         The rules are the fields of `QueueConfig`: max_depth, max_concurrency, rate_per_second,
         client_rate_per_second, key_concurrency, key_rate_per_second, starts_per_second,
@@ -137,7 +137,7 @@ class Queues:
     def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
         """Change the named rules of a queue; None removes a rule.
 
-        Running workers, of all processes, follow at once.
+        Running workers in all processes follow at once.
         """
         try:
             return self.store.update_queue(name, plain_rules(changes), actor=self._actor)
@@ -171,11 +171,11 @@ class Queues:
         return self.store.set_queue_state(name, QueueState.PAUSED, actor=self._actor)
 
     def resume_queue(self, name: str) -> QueueInfo:
-        """Let a paused queue be leased again, or a draining one accept jobs again."""
+        """Resume leasing from a paused queue, or let a draining one accept jobs again."""
         return self.store.set_queue_state(name, QueueState.ACTIVE, actor=self._actor)
 
     def drain_queue(self, name: str) -> QueueInfo:
-        """Let a queue accept no more jobs; the jobs in it still run."""
+        """Stop accepting jobs in a queue; the jobs in it still run."""
         return self.store.set_queue_state(name, QueueState.DRAINING, actor=self._actor)
 
     # -- jobs --------------------------------------------------------------------------------
@@ -243,8 +243,8 @@ def reason_in(store: Store, job: Job, workers: Sequence[WorkerInfo]) -> Reason:
 
 
 def plain_rules(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in the words of a QueueConfig: a retry may also be given as a list or a number, a
-    retention as a mapping, and a time as text.
+    """Options as fields of a QueueConfig: a retry may also be given as a list or a number, a
+    retention as a mapping, and a duration as text.
     """
     given: dict[str, Any] = {
         name: plain(read_seconds(value) if name in DURATIONS else value)

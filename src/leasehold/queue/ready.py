@@ -1,4 +1,4 @@
-"""Waiting for jobs to become available, for consumers with a loop of their own."""
+"""Waiting for jobs to become available, for consumers with their own loop."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from leasehold.core.model.records import WorkListener
 from leasehold.env import Env
 
 POLL_SECONDS: Final = 5.0
-"""The safety net under lost hints."""
+"""The interval of the poll that makes up for lost hints."""
 
 
 class Ready(WorkListener):
-    """Counts the store's hints that jobs may be available, and wakes who waits for the next one.
+    """Counts the store's hints that jobs may be available, and wakes waiters at the next one.
 
-    Take `count` before you look at the store and give it to `wait`: a hint in between is not lost.
+    Read `count` before you look at the store and pass it to `wait`: then no hint in between is
+    lost.
     """
 
     def __init__(self, store: Store, env: Env) -> None:
@@ -33,17 +34,19 @@ class Ready(WorkListener):
         self._unsubscribe: Callable[[], None] | None = None
 
     def begin_anew_in_fork(self) -> None:
-        """Called in a forked child: all waiters are the parent's, and so may the locks be."""
+        """Called in a forked child: all waiters are the parent's, and locks may be held by its
+        threads.
+        """
         self._begin()
 
     @property
     def count(self) -> int:
-        """How many hints there were since the first call."""
+        """The number of hints since the first call."""
         self._listen()
         return self._count
 
     def wait(self, seen: int, seconds: float) -> None:
-        """Block until there is a hint beyond the seen ones, but no longer than this."""
+        """Block until there is a new hint beyond `seen`, but no longer than the timeout."""
 
         def wake() -> None:
             with self._condition:
@@ -65,24 +68,24 @@ class Ready(WorkListener):
         return max(pause, 0.0)
 
     def register(self, callback: Callable[[], None]) -> None:
-        """Call back at every hint from now on. Then compare `count` before you wait."""
+        """Call back at every hint from now on. Compare `count` after this and before you wait."""
         self._listen()
         self._callbacks.append(callback)
 
     def forget(self, callback: Callable[[], None]) -> None:
-        """Call back no longer."""
+        """Stop calling back."""
         # A waiter whose own thread forked is already forgotten in the child.
         if callback in self._callbacks:
             self._callbacks.remove(callback)
 
     def close(self) -> None:
-        """Wake all waiters, and listen no longer."""
+        """Wake all waiters, and stop listening."""
         if self._unsubscribe is not None:
             self._unsubscribe()
         self.on_ready()
 
     def _listen(self) -> None:
-        """Most queues never wait for jobs: they do not listen."""
+        """Start listening on first use: most queues never wait for jobs."""
         if self._unsubscribe is None:
             with self._condition:
                 self._unsubscribe = self._unsubscribe or self._store.subscribe(self)
@@ -94,4 +97,4 @@ class Ready(WorkListener):
             callback()
 
     def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
-        """Of no interest here."""
+        """Ignored."""

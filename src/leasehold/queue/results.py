@@ -67,7 +67,7 @@ class Results:
     def wait(
         self, jobs: JobRef | Iterable[JobRef], timeout: Seconds | None = None
     ) -> Job | list[Job]:
-        """Block until a job, or all of several, have ended, completed or not.
+        """Block until a job, or each of several, has ended, completed or not.
 
         Returns their last snapshots, in order. Raises ResultTimeoutError (a TimeoutError)
         when not all have ended after `timeout` seconds, and JobNotFoundError for an unknown id.
@@ -128,7 +128,9 @@ class Results:
     def wait_for(
         self, job_ids: list[str], timeout: Seconds | None, whole: float | None = None
     ) -> list[Job]:
-        """Block until all of these have ended. `whole` is the timeout of which this is the rest."""
+        """Block until all of these have ended. `whole` is the caller's timeout, of which `timeout`
+        is left.
+        """
         timeout = None if timeout is None else given_seconds("timeout", timeout)
         self._ensure_workers()
         ended = self._waiters.wait(job_ids, timeout)
@@ -156,7 +158,7 @@ class Results:
         waiting: Lease | None,
     ) -> list[Job]:
         """`waiting` is the lease of the task that waits, if one does."""
-        # The time may be up before the first look: with a timeout of 0 it always is.
+        # The time may be up before the first look, as it always is with a timeout of 0.
         found = {job_id: ended.get(job_id) or self._looking.get(job_id) for job_id in job_ids}
         late = [job for job in found.values() if isinstance(job, Job) and not job.is_terminal]
         if late:
@@ -164,7 +166,7 @@ class Results:
             verb = "has" if len(late) == 2 else "have"
             others = f", nor {verb} {counted(len(late) - 1, 'other')}" if len(late) > 1 else ""
             status = late[0].status
-            # Of a running job the reason says so.
+            # The reason of a running job already says that it runs.
             state = "" if status is Status.RUNNING else f" (it is {status.value})"
             raise ResultTimeoutError(
                 f"job {late[0].id} has not ended{within}{state}{others}{self._reason(late[0])}"
@@ -173,11 +175,11 @@ class Results:
         return [_ended_job(found[job_id]) for job_id in job_ids]
 
     def _reason(self, job: Job) -> str:
-        """Why a job has not ended, and in which store that was looked up."""
+        """Why a job has not ended, and which store was asked."""
         try:
             return f". {self._why(job)} Store: {self._looking.store}"
         except LeaseholdError:
-            return ""  # It was deleted, or the store is gone: the message has all that is known.
+            return ""  # Job or store is gone: the message has all that is known.
 
 
 def check_completed(job: Job) -> None:
@@ -194,7 +196,7 @@ def check_completed(job: Job) -> None:
 
 
 def _ended_job(outcome: Job | LeaseholdError) -> Job:
-    """The result of a wait, or its error raised."""
+    """Return the result of a wait, or raise its error."""
     if isinstance(outcome, LeaseholdError):
         raise outcome
     return outcome

@@ -39,12 +39,12 @@ class Retention:
     ) -> CleanUp | None:
         """Archive and delete jobs that ended longer ago than the retention policy keeps them.
 
-        Workers do it once a day by themselves, and so does this: it answers None when the last
-        clean-up is not a day old, or there is not enough to clean. `force` does it now.
-        `emergency` takes every completed and cancelled job, at any age, and does not pause
+        Workers do this automatically once a day, and the same rule applies here: it returns None if
+        the last clean-up is less than a day old, or there is not enough to clean. `force` cleans up
+        now. `emergency` removes every completed and cancelled job, of any age, and does not pause
         for others; dead letters stay, unless you pass `dead=True`.
 
-        `on_progress` is called after each write with the record of the clean-up as it stands.
+        `on_progress` is called after each write with the current record of the clean-up.
         """
         import_whole("leasehold.worker.pruner")
         from leasehold.worker.pruner import Pruner

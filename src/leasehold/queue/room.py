@@ -1,7 +1,7 @@
-"""Submitting to a queue that is full: wait until there is room.
+"""Submitting to a full queue: waiting until there is room.
 
-The store's hints say when there may be; a slow poll is the safety net. Between two tries a waiter
-only looks: a refused try is a write, and is counted.
+The store's hints say when there may be room; a slow poll makes up for lost ones. Between two tries
+a waiter only reads, since a refused try is a write, and is counted.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from leasehold.queue.ready import POLL_SECONDS, Ready
 T = TypeVar("T")
 
 Block = bool | Seconds
-"""Whether to wait for room: True for as long as it takes, or at most so many seconds."""
+"""Whether to wait for room: True for as long as it takes, or a maximum in seconds."""
 
 
 def seconds_of(block: Block) -> float:
-    """How long to wait at most."""
+    """The longest time to wait."""
     if block is True:
         return float("inf")
     seconds = 0 if block is False else plain_seconds(block)
@@ -74,14 +74,14 @@ def store_when_room(
 
 
 def pause_seconds(full: QueueFullError) -> float:
-    """How long to wait without a hint: tokens come by the clock, room by events."""
+    """How long to wait without a hint: tokens come with time, room comes with events."""
     if isinstance(full, RateLimitedError) and full.retry_after_seconds is not None:
         return full.retry_after_seconds
     return POLL_SECONDS
 
 
 def may_fit(full: QueueFullError, store: Store) -> bool:
-    """Whether another try is worth it. That of a client that was too fast is, after its pause."""
+    """Whether another try is worthwhile. For a client that was too fast it is, after the pause."""
     if isinstance(full, RateLimitedError) or full.queue is None:
         return True
     info = store.queue_info(full.queue)

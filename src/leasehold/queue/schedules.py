@@ -56,13 +56,13 @@ class Schedules:
         return self._set_paused(name, paused=True)
 
     def resume(self, name: str) -> Schedule:
-        """Let it go on, with its next tick."""
+        """Resume it, with its next tick."""
         return self._set_paused(name, paused=False)
 
     def run(self, name: str, *, job_id: str | None = None) -> JobHandle[Any]:
-        """Submit its job now, out of turn, also while it is paused. Its ticks stay as they are.
+        """Submit its job now, out of turn, even while it is paused. Its ticks do not change.
 
-        Under one `job_id` it is submitted once, however often it is asked for.
+        With a `job_id` the job is submitted only once, however often this is called.
         """
         name = checked.text("name", name)
         job_id = checked.text_or_none("job_id", job_id) or self._env.new_id()
@@ -73,7 +73,7 @@ class Schedules:
         return JobHandle(self._queue, job.id, self._queue.codec_for(job.task))
 
     def remove(self, name: str) -> Schedule:
-        """Forget it; the jobs it has submitted stay. Answers with its last snapshot."""
+        """Forget it; the jobs it has submitted stay. Returns its last snapshot."""
         name = checked.text("name", name)
         try:
             return self._queue.store.remove_schedule(name, actor=self._actor)

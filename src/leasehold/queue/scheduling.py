@@ -97,7 +97,7 @@ class Scheduling:
         store, each tick once. `misfire` decides about ticks that were missed while no worker ran;
         `overlap="skip"` skips a tick while the job of the one before has not ended. With
         `declared_in=__name__` the schedule belongs to the code of that module, as those of `every`
-        and `cron` do: once the module declares it no more, it is shown as orphaned. The other
+        and `cron` do: once the module no longer declares it, it is shown as orphaned. The other
         options are those of `submit`, for each tick's job.
 
         >>> from leasehold import Cron, TaskQueue
@@ -119,7 +119,7 @@ class Scheduling:
         stdin: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        """`schedule` for a command, which is given as in `submit_command`.
+        """`schedule` for a command, given as in `submit_command`.
 
         >>> from leasehold import Every, TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -141,8 +141,8 @@ class Scheduling:
     ) -> Decorator:
         """Make a function a task that runs at an interval: `@queue.every(60)`, `every("1h")`.
 
-        It may stand above `@queue.task(...)`. The schedule has the task's name unless told
-        otherwise, and is in the store as soon as the function is defined; options as in `schedule`.
+        It may stand above `@queue.task(...)`. The schedule has the task's name by default, and is
+        stored as soon as the function is defined; options as in `schedule`.
         """
         return self._decorator(name, Every(seconds, starting), args, kwargs, options, ("starting",))
 
@@ -172,7 +172,7 @@ class Scheduling:
         []
         """
         self._check_open()
-        if is_child_process():  # It imports the application only to run a job.
+        if is_child_process():  # A child process imports the application only to run a job.
             return []
         return [
             self.store.remove_schedule(each.name, actor=self._actor)
@@ -181,7 +181,7 @@ class Scheduling:
         ]
 
     def mark_orphans(self) -> None:
-        """Write down which schedules the code of this process has ceased to declare."""
+        """Record which schedules the code of this process no longer declares."""
         try:
             self._mark_orphans()
         except LeaseholdError:
@@ -216,7 +216,7 @@ class Scheduling:
             self._check_open()
             made = function if isinstance(function, BaseTask) else self._tasks.task(function)
             task: BaseTask[..., Any] = made
-            # A child process imports this only to run a job; its worker has said it already.
+            # A child process imports this only to run a job; its worker has already recorded it.
             if not is_child_process():
                 where = ScheduleOptions(declared_in=module_of(task.definition.func))
                 call = NewJob(task, args, kwargs)
@@ -255,7 +255,7 @@ class Scheduling:
             key: plain(for_each_job.pop(key)) for key in _OF_THE_SCHEDULE if key in for_each_job
         }
         module = checked.text_or_none("declared_in", own.pop("declared_in", None))
-        # An interactive session has no code that could declare it again.
+        # An interactive session has no code that could declare the schedule again.
         if module is not None and (module := importable_name(module)) != "__main__":
             own["declared_in"] = module
             note_declared(module, name)

@@ -29,18 +29,18 @@ class SettingSource(StrEnum):
     STORED = "stored"
     """It was set in the store."""
     GIVEN = "given"
-    """This process was given it in code, which goes before what is stored."""
+    """It was given to this process in code, which takes precedence over the stored value."""
 
 
 class SettingInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting as it counts in this process."""
+    """A setting as it applies to this process."""
 
     name: str
     value: SettingValue
     default: SettingValue
     source: SettingSource
     stored: SettingValue = None
-    """The settings in the store, for processes that were not given their own."""
+    """The value in the store, for processes without one of their own."""
     definition: SettingDefinition
 
     @property
@@ -63,12 +63,12 @@ class SettingInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def acts(self) -> str:
-        """Where and when it acts."""
+        """Where and when it takes effect."""
         return self.definition.acts
 
 
 class Settings:
-    """Look at settings, set and unset them. Running workers, of all processes, follow.
+    """Read, set and unset settings. Running workers in all processes follow.
 
     >>> from leasehold import TaskQueue
     >>> queue = TaskQueue("memory://", num_workers=0)
@@ -89,7 +89,7 @@ class Settings:
         return iter(self.list())
 
     def get(self, name: str) -> SettingValue:
-        """The value that counts in this process; raises InvalidSettingError for an unknown name."""
+        """The value in force in this process; raises InvalidSettingError for an unknown name."""
         return self.info(name).value
 
     def info(self, name: str) -> SettingInfo:
@@ -97,15 +97,15 @@ class Settings:
         return self._info(setting_definition(checked.text("name", name)), self._store.settings())
 
     def list(self) -> list[SettingInfo]:
-        """Every setting there is."""
+        """All settings."""
         stored = self._store.settings()
         return [self._info(definition, stored) for definition in DEFINITIONS.values()]
 
     def set(self, name: str, value: SettingValue | timedelta | str) -> SettingInfo:
-        """Set it for all processes. A timedelta or a text ("90s", "5m", "none") will do.
+        """Set it for all processes. A timedelta or a string ("90s", "5m", "none") is accepted too.
 
-        Raises InvalidSettingError, and changes nothing, if there is no such setting or it cannot
-        have that value.
+        Raises InvalidSettingError and changes nothing if the name is unknown or the value is
+        invalid.
         """
         if isinstance(value, timedelta):
             value = value.total_seconds()
@@ -115,7 +115,7 @@ class Settings:
         return self._info(setting_definition(name), stored)
 
     def unset(self, name: str) -> SettingInfo:
-        """Let the default count again."""
+        """Return it to its default."""
         name = checked.text("name", name)
         stored = self._store.unset_setting(name, actor=self._actor)
         return self._info(setting_definition(name), stored)

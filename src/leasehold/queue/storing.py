@@ -1,4 +1,4 @@
-"""The one way of all submits into the store: at once, when there is room, or awaited."""
+"""The single path of all submits into the store: at once, when there is room, or awaited."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Storing:
         self._check_open, self._ensure_workers, self.bridge = lifecycle
         self._on_submit = on_submit
         self.on_stored: Callable[[], None] | None = None
-        """Called after every write that blocked; a queue without workers may run the jobs then."""
+        """Called after every blocking write; a queue without workers may then run the jobs."""
 
     def store_draft(
         self, draft: Draft, connection: OwnConnection | None
     ) -> Submitted | LeaseholdError:
-        """`store_drafts` for one, without detours for most of them."""
+        """`store_drafts` for one draft, with a fast path for most."""
         if (
             connection is not None
             or tracing.is_on()
@@ -87,7 +87,8 @@ class Storing:
         connection = connection or self._joined()
         if connection is None:
             self._ensure_workers()
-        # Otherwise `connect` has started them: to register is a write beside the transaction.
+        # Otherwise `connect` has started them, since registering is a write outside the
+        # transaction.
         if self.blobs is not None and has_large(drafts):
             drafts, answers = submit_large(
                 lambda kept: self._hand_over(kept, partial, connection), self.blobs, drafts
@@ -130,7 +131,7 @@ class Storing:
                 lambda: self.store_drafts([draft], connection=connection),
             )
         elif self.on_stored is not None or has_large([draft]):
-            # It is one large write by itself: nothing is gained by sharing the row's.
+            # The blob is a large write of its own, so sharing the row's write gains nothing.
             [stored] = await self.bridge().call(self.store_drafts, [draft])
         else:
             self._check_open()

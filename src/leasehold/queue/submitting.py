@@ -51,13 +51,13 @@ class Submitting:
         bridge: Callable[[], Bridge],
     ) -> None:
         self._queue = queue
-        """To which the handles speak."""
+        """The interface that handles call back."""
         self._tasks = tasks
         self.bridge = bridge
         """The bridge that carries awaitable calls."""
 
     def work_with(self, drafting: Drafting, storing: Storing) -> None:
-        """Said when the queue is opened, and opened again: tasks go on with the same submits."""
+        """Called whenever the queue is opened or reopened: tasks keep using the same submits."""
         self._drafting = drafting
         self._storing = storing
 
@@ -158,11 +158,11 @@ class Submitting:
         a function with a parameter of such a name is submitted through its task, whose own submit
         takes exactly the function's arguments: `queue.task(func).submit(...)`.
 
-        A queue that is full raises QueueFullError, which says when to try again. With `block=True`
-        the call waits until there is room, with `block=5` for at most 5 seconds.
+        A full queue raises QueueFullError, which says when to try again. With `block=True` the call
+        waits until there is room, with `block=5` for at most 5 seconds.
 
-        With `connection`, one from `connect()`, the job is a part of the transaction that is open
-        there: it is submitted when that commits.
+        With `connection`, one from `connect()`, the job is part of the transaction open there: it
+        is submitted when that transaction commits.
         """
         task = self._tasks.task_of(func, kwargs.pop("task_name", None))
         block = kwargs.pop("block", False)
@@ -182,7 +182,7 @@ class Submitting:
         block: Block = False,
         connection: OwnConnection | None = None,
     ) -> JobHandle[R]:
-        """`submit` for a task at hand: nothing in `kwargs` is taken for an option."""
+        """`submit` for a known task: nothing in `kwargs` is taken for an option."""
         draft = self._drafting.draft(task, args, kwargs, options)
         if block:
             [answer] = self._storing.store_when_room([draft], block, connection)
@@ -218,9 +218,9 @@ class Submitting:
     ) -> list[Any]:
         """Submit many jobs in one write: all or nothing.
 
-        With `partial`, the valid ones are submitted, and the answer for each other one is its
-        error. With `block`, it waits until there is room for all of them, and with `connection`
-        they are a part of the transaction that is open there, as in `submit`.
+        With `partial`, the valid jobs are submitted and the answer for each invalid one is its
+        error. With `block`, the call waits until there is room for all of them; with `connection`,
+        they are part of the transaction open there, as in `submit`.
         """
         if partial and block:
             raise InvalidJobError(
@@ -260,21 +260,21 @@ class Submitting:
     ) -> JobHandle[Any]:
         """Run a command in the background: a list of arguments, or a string for the shell.
 
-        Values from outside belong in a list or in `env`, never in a shell string. Only a worker
-        with `allow_commands=True` runs it. `options` are those of `submit`.
+        Put untrusted values in a list or in `env`, never in a shell string. Only a worker with
+        `allow_commands=True` runs it. `options` are those of `submit`.
         """
         job = command_job(command, cwd=cwd, env=env, stdin=stdin, **options)
         [handle] = self.submit_many([job], connection=connection)
         return handle
 
     def check_job(self, job: NewJob) -> None:
-        """Raise the errors that a submit of this job alone would raise; nothing is stored.
+        """Raise the errors that submitting this job alone would raise; store nothing.
 
-        Refusals that depend on the store (an id that is taken, a full queue) only show at submit.
+        Refusals that depend on the store (a taken id, a full queue) appear only at submit.
         """
         _, draft = self._drafting.draft_of(job)
         if self._storing.blobs is not None and has_large([draft]):
-            # A submit puts the payload away first.
+            # A real submit puts the payload into the blob store first.
             draft = msgspec.structs.replace(draft, payload=b"")
         draft.check()
 
@@ -337,13 +337,13 @@ class Submitting:
     # -- inside ------------------------------------------------------------------------------
 
     def own_id(self, queue: str, name: str) -> str:
-        """The id of a job that is named by us."""
+        """An id generated here for the job."""
         return self._drafting.own_id(queue, name)
 
     def draft_of(
         self, job: NewJob, passes: Passes | None = None
     ) -> tuple[BaseTask[..., Any], Draft]:
-        """A job that was given as a value, and its task."""
+        """A job given as a `Job` value, together with its task."""
         return self._drafting.draft_of(job, passes)
 
     def submit_drafts(
@@ -353,7 +353,7 @@ class Submitting:
         block: Block,
         connection: OwnConnection | None,
     ) -> list[JobHandle[Any]]:
-        """Submit what was drafted, all or nothing."""
+        """Submit these drafts, all or nothing."""
         answers = (
             self._storing.store_when_room(drafts, block, connection)
             if block
@@ -368,7 +368,7 @@ class Submitting:
         block: Block,
         connection: OwnConnection | None,
     ) -> list[JobHandle[Any]]:
-        """Submit what was drafted when there is room for all of it; no thread waits."""
+        """Submit these drafts once there is room for all of them; no thread waits."""
         bridge = self._storing.bridge()
         answers = await self._storing.await_room(
             lambda: bridge.call(self._storing.store_drafts, drafts), block, connection

@@ -1,4 +1,4 @@
-"""Tasks as their author sees them: a function that can also be submitted."""
+"""Tasks for their authors: functions that can also be submitted."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class BaseTask(Generic[P, R]):
         self._block = block
         self._options: JobOptions = options or {}
         self.draft_fields = merged(fields, draft_fields(self._options))
-        """The options in the words of a `Draft`, ready for every submit."""
+        """The options as fields of a `Draft`, ready for every submit."""
         update_wrapper(cast("Callable[..., Any]", self), definition.func)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
-    if not TYPE_CHECKING:  # A type checker knows only the attributes that exist.
+    if not TYPE_CHECKING:  # Type checkers should see only the attributes that exist.
 
         def __getattr__(self, name):
             no_attribute_of_task(self, name)
@@ -71,12 +71,12 @@ class BaseTask(Generic[P, R]):
 
     @property
     def name(self) -> str:
-        """The name under which jobs ask for this task."""
+        """The name by which jobs refer to this task."""
         return self._definition.name
 
     @classmethod
     def like(cls, task: BaseTask[P, R]) -> Self:
-        """The same task as one of this class."""
+        """The same task as an instance of this class."""
         return cls(task._submitting, task._definition, task.draft_fields)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
@@ -106,7 +106,7 @@ class SubmittingTask(BaseTask[P, R]):
     """A task of a TaskQueue, whose submits block; an AsyncTaskQueue's are awaited."""
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """Have this call run in the background."""
+        """Run this call in the background."""
         return self._submitting.submit_call(
             self, args, kwargs, block=self._block, connection=self._connection
         )
@@ -142,8 +142,8 @@ def name_for(func: Callable[..., Any]) -> str:
     A function of the script that was started is named after its file, as if the script had been
     imported: `build` of `python report.py` is `report:build`, and of `python -m app.report` it is
     `app.report:build`. So the name is the same in the script and where it is imported, and two
-    scripts on one store do not take each other's jobs. Only where there is no file (an interactive
-    session) it is `__main__:build`.
+    scripts on one store do not take each other's jobs. Only without a file (in an interactive
+    session) is it `__main__:build`.
     """
     module, _, path = task_name(func).partition(":")
     return f"{importable_name(module)}:{path}"

@@ -1,4 +1,4 @@
-"""How long the jobs of each task waited and ran, told by jobs that ended.
+"""How long the jobs of each task waited and ran, from jobs that have ended.
 
 The store measures by queue. A task's figures are those of its latest jobs, of which a bounded
 number is read.
@@ -16,7 +16,7 @@ from leasehold.core.model.status import Status
 
 
 class TaskFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of some jobs of one task."""
+    """Figures of some jobs of one task."""
 
     task: str
     completed: int
@@ -24,7 +24,7 @@ class TaskFigures(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     """How many of their attempts failed."""
     wait: Durations
-    """From when each was due until its latest start."""
+    """The time from when each job was due until its latest start."""
     run: Durations
     """How long the latest attempt of each ran."""
     run_max_seconds: float

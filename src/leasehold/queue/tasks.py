@@ -1,4 +1,4 @@
-"""Making tasks, by `@queue.task` or from a plain function that is submitted."""
+"""Making tasks, with `@queue.task` or from a plain function that is submitted."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Tasks:
         runs_here: bool,
     ) -> None:
         self.submitting: Submitting
-        """Through which tasks submit. It needs the tasks itself, so it is told here later."""
+        """The part through which tasks submit. It needs the tasks itself, so it is set later."""
         self.registry = registry
         self._codecs = codecs
         self._default_fields = default_fields
@@ -78,9 +78,9 @@ class Tasks:
         self.runs_here = runs_here
         """Whether jobs run in this process."""
         self.on_task: Callable[[str], None] | None = None
-        """Told the module of a function that was made a task by a decorator."""
+        """Called with the module of a function that a decorator made a task."""
         self.queues: dict[str, str] = {}
-        """By task, to which queue its jobs go unless told otherwise."""
+        """The default queue of each task's jobs."""
         self._names = NameCheck()
         self._by_name: dict[str, BaseTask[..., Any]] = {}
         self._by_function: dict[Callable[..., Any], BaseTask[..., Any]] = {}
@@ -157,7 +157,7 @@ class Tasks:
                 breaker,
                 (aliases,) if isinstance(aliases, str) else tuple(aliases),
             )
-            # What no store would take is refused here, not at the first submit.
+            # Options that no store would accept are refused here, not at the first submit.
             Draft(task=task_name, **{"id": "any", **draft_fields(safe)}).check()
             task = self._new_task(definition, safe)
             self._by_function[function] = task
@@ -217,7 +217,7 @@ class Tasks:
         return self._adopt(function, task_name)
 
     def _adopt(self, function: Callable[..., Any], task_name: str | None) -> BaseTask[..., Any]:
-        # First of all, so that a lambda is told that it is one.
+        # This comes first, so that a lambda gets the right error.
         name = plain_text(task_name) or name_for(function)
         if task_name is None and is_of_main(function) and not self.runs_here:
             raise TaskNotImportableError(
@@ -238,13 +238,13 @@ class Tasks:
             return known
         if name not in self.registry and name not in self.registry.known_elsewhere:
             self._names.check(name, self._by_name)
-        # Its code may be in another process only, so there is no signature to check against.
+        # Its code may exist only in another process, so there is no signature to check against.
         definition = TaskDefinition(name, _unknown_code, self._codecs.codec_for(name))
         return Task(self.submitting, definition, self._default_fields)
 
 
 def _refuse_method(function: Callable[..., Any]) -> None:
-    """Refuse a function that wants an object of its class: a job has none."""
+    """Refuse a method that needs an instance of its class, since a job has none."""
     if not isinstance(function, FunctionType):
         return  # A bound method has its object.
     scope, code = function.__qualname__.rpartition(".")[0], function.__code__

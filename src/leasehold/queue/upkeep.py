@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Upkeep:
-    """The part of a TaskQueue that looks after its store."""
+    """The part of a TaskQueue that maintains its store."""
 
     def __init__(self, store: Store, actor: str) -> None:
         self.store = store
@@ -36,7 +36,7 @@ class Upkeep:
     def sweep(self) -> SweepReport:
         """Take back every job whose lease has expired or whose holder is proved dead, now.
 
-        Workers do this all the time; call it if there are none, or if you do not want to wait.
+        Workers do this regularly; call it if there are none, or if you do not want to wait.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -61,7 +61,7 @@ class Upkeep:
             raise UnsupportedError(
                 f"{worker!r} is a consumer, which cannot be asked to stop: end its program"
             )
-        # Another worker of the same id may come later, and is not meant.
+        # A later worker with the same id must not be stopped.
         self.store.pin("stop", worker, known.started_at.isoformat(), actor=self._actor)
         return known
 
@@ -90,9 +90,9 @@ class Upkeep:
     def stuck(
         self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
     ) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, or that have run for that long.
+        """Running jobs without a heartbeat for this long, or running for this long.
 
-        The longest silent come first. None leaves one of the two out.
+        The longest silent come first. None disables either rule.
         """
         return self._supervisor().find_stuck(
             _bounded("silent_seconds", silent_seconds),
@@ -132,11 +132,11 @@ class Upkeep:
         return sorted(lost_workers(self.store))
 
     def check(self) -> list[str]:
-        """Look for damage and broken invariants; the problems found, none if all is well."""
+        """Look for damage and broken invariants; returns the problems found."""
         return self.store.check()
 
     def repair_clock(self) -> ClockRepair:
-        """Set the store's clock back to the wall clock, after the latter was once far ahead.
+        """Set the store's clock back to the wall clock, which was once far ahead.
 
         Refused while workers live or jobs run; see docs/leases.md, "Clocks".
         """
@@ -174,6 +174,6 @@ def lost_workers(store: Store) -> set[str]:
 
 
 def _bounded(name: str, seconds: Seconds | None) -> float | None:
-    """A duration that a store can count with: nothing has run for longer."""
+    """A duration limited to what a store can compute with; nothing has run for longer."""
     given = seconds_or_none(name, seconds)
     return None if given is None else min(given, SECONDS_MAX)

@@ -1,8 +1,8 @@
 """Waiting for jobs to end, without polling and without a thread each.
 
-A waiter registers a callback under the job's id. One thread looks a job up when a hint says
-that it ended, and once right after the registration, so that nothing can slip between looking and
-waiting. Hints may get lost: every few seconds all that is waited for is looked at anyway.
+A waiter registers a callback under the job's id. One thread looks a job up when a hint says that it
+ended, and once right after the registration, so that no end can be missed between looking and
+waiting. Hints may get lost, so every few seconds all awaited jobs are looked up anyway.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from leasehold.queue.missing import not_found
 logger = logging.getLogger(__name__)
 
 Ended = Job | LeaseholdError
-"""The end of a wait: the terminal job, or why it can never be known."""
+"""The end of a wait: the ended job, or why its end can never be known."""
 
 POLL_SECONDS: Final = 5.0
-"""The safety net under lost hints."""
+"""The interval of the poll that makes up for lost hints."""
 _BREATH_SECONDS: Final = 0.005
-"""The least time between two looks at everything, when hints without ids come in floods."""
+"""The least time between two looks at all jobs, when hints without ids come in floods."""
 _AT_ONCE: Final = 500
 _WORTH_A_SEARCH: Final = 5
 """Fewer jobs than this are read one by one."""
@@ -75,12 +75,12 @@ class Waiters:
     def register(self, job_id: str, callback: Callable[[Ended], None]) -> None:
         """Call back once, from another thread, when the job has ended (or ended long ago)."""
         if self._pid != os.getpid():
-            # Forked by other means than Python's: a store that cannot be used here says so. Else
-            # all waiters would wait for a thread that is not here.
+            # Forked by other means than Python's: this raises if the store cannot be used here.
+            # Otherwise all waiters would wait for a thread that does not exist here.
             self._store.now()
             self.begin_anew_in_fork()
         self.listen()  # Before the first look.
-        # Ctrl-C ends many a wait: it must leave the lock free, and a thread that can be joined.
+        # Ctrl-C often ends waits: it must leave the lock free, and a thread that can be joined.
         with SHIELD, self._condition:
             if self._closed.is_set():
                 raise QueueClosedError(f"the queue is shut down: cannot wait for job {job_id}")
@@ -94,14 +94,14 @@ class Waiters:
             self._condition.notify()
 
     def listen(self) -> None:
-        """Hear of ends from now on: for who registers where nothing may block."""
+        """Listen for ends from now on, for callers that register where nothing may block."""
         if self._unsubscribe is None and not self._closed.is_set():
-            # Two threads that come here at once hear each hint twice, which does no harm; the lock
-            # is not held, since a store over a network takes its time.
+            # If two threads get here at once, each hint is received twice, which does no harm. The
+            # lock is not held, since a store over a network may be slow.
             self._unsubscribe = self._store.subscribe(self)
 
     def forget(self, job_id: str, callback: Callable[[Ended], None]) -> None:
-        """Wait no longer."""
+        """Cancel a registration."""
         with SHIELD, self._condition:
             callbacks = self._waiting.get(job_id, [])
             if callback in callbacks:
@@ -156,7 +156,7 @@ class Waiters:
         """Of no interest here."""
 
     def on_ended(self, job_ids: Collection[str] | None) -> None:
-        # Most jobs end without a waiter; that must cost their worker nothing.
+        # Most jobs end without a waiter, which must cost their worker nothing.
         if not self._waiting:
             return
         with self._condition:
@@ -188,13 +188,13 @@ class Waiters:
             self._look(list(suspects), None)
             self._look(list(others), _ENDED)
             if everything:
-                # Hints that name no job are gathered for a moment of real time, whatever the
-                # clock in use says: a flood of them must not become a busy loop.
+                # Hints that name no job are gathered for a moment of real time, whatever clock is
+                # in use: a flood of them must not cause a busy loop.
                 self._closed.wait(_BREATH_SECONDS)
         self._end_all()
 
     def _look(self, job_ids: list[str], statuses: tuple[Status, ...] | None) -> None:
-        """Tell the waiters of jobs that have ended; without `statuses`, or are gone."""
+        """Notify the waiters of jobs that have ended or, without `statuses`, are gone."""
         for start in range(0, len(job_ids), _AT_ONCE):
             chunk = job_ids[start : start + _AT_ONCE]
             try:
@@ -203,7 +203,7 @@ class Waiters:
                 self._closed.set()
                 return
             except (StoreLostError, StoreCorruptError) as error:
-                # It will not come back by itself, and neither will an answer.
+                # The store will not come back on its own, and neither will an answer.
                 for job_id in chunk:
                     self._tell(job_id, error)
                 continue

@@ -1,4 +1,4 @@
-"""Calls that a task cannot make on its own job's queue: it would wait for itself."""
+"""Calls that a task cannot make on its own job's queue, since it would wait for itself."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refuse_shutdown_in_child(lease: Lease | None, store: Store) -> None:
 
 def refuse_shutdown(lease: Lease | None, worker: str) -> None:
     """Raise UnsupportedError if it is this worker that runs the job under this lease."""
-    # Over a service, the name of its token may stand before it.
+    # Over a service, the worker's name may be prefixed with the token's.
     if lease is not None and (lease.worker == worker or lease.worker.endswith(f":{worker}")):
         raise UnsupportedError(
             f"queue.shutdown() in job {lease.job_id} would wait for that job itself: call it where "

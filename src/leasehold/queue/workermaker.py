@@ -1,4 +1,4 @@
-"""Which workers a TaskQueue makes: with which queues, tasks and hooks."""
+"""How a TaskQueue makes workers: with which queues, tasks and hooks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class WorkerMaker:
         self._env = env
         self._blobs = blobs
         self._queues = queues
-        """The queues that the TaskQueue was given; None leaves it to the tasks."""
+        """The queues given to the TaskQueue; None means those of its tasks."""
         self._options = options
 
     def new(
@@ -75,7 +75,9 @@ class WorkerMaker:
         )
 
     def queues_served(self, told: str | Sequence[str] | None) -> tuple[str, ...]:
-        """The queues it was told to serve; else the default queue and the queues of its tasks."""
+        """The queues it was told to serve, or otherwise the default queue and the queues of its
+        tasks.
+        """
         if told is not None:
             return names(told)
         if self._queues is not None:
@@ -83,7 +85,7 @@ class WorkerMaker:
         return tuple(dict.fromkeys([DEFAULT_QUEUE, *self._tasks.queues.values()]))
 
     def next_run(self, task: str) -> NextRun:
-        """What the next run of this program makes of a job of this task."""
+        """What the next run of this program does with a job of this task."""
         if task == COMMAND_TASK:
             return "runs" if self._options.get("allow_commands", False) else "unknown"
         if self._registry.may_import(task):

@@ -1,4 +1,4 @@
-"""Workflows: jobs that are drawn with their dependencies, and submitted in one write."""
+"""Workflows: jobs defined with their dependencies, and submitted in one write."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Node(NamedTuple):
 
     job: NewJob
     after: tuple[str, ...]
-    """The names of the jobs that it comes after."""
+    """The names of the jobs that must complete before it."""
     passes: Passes | None
-    """Whether it is called with what they returned."""
+    """Whether it is called with their results."""
 
 
 class Workflow:
@@ -49,7 +49,7 @@ class Workflow:
 
     def __init__(self, workflow_id: str | None = None) -> None:
         self.id = checked.text_or_none("workflow_id", workflow_id)
-        """The `parent_id` of all its jobs; made up when it is submitted, unless given here."""
+        """The `parent_id` of all its jobs; generated at the submit, unless given here."""
         self.nodes: dict[str, Node] = {}
         self.side_by_side = False
         """Whether its jobs are a group, even if there is only one of them."""
@@ -67,12 +67,12 @@ class Workflow:
     ) -> None:
         """Add a job that runs when the jobs in `after`, added before or later, are completed.
 
-        What else there is to say stands in the job: `task.options(...).job(...)`, also what becomes
-        of it if one of them is not completed (`on_dependency_failure`). A task by itself stands for
-        its call without arguments.
+        All other options are set on the job: `task.options(...).job(...)`, including what happens
+        if one of them is not completed (`on_dependency_failure`). A task alone stands for its call
+        without arguments.
 
-        With `pass_result` the task is called with what they returned, before its own arguments:
-        with one name in `after` with that result, with a list of names with a list of results.
+        With `pass_result` the task is called with their results before its own arguments: with one
+        name in `after`, with that result; with a list of names, with a list of results.
         """
         name = checked.text("name", name)
         checked.flag("pass_result", pass_result)
@@ -81,7 +81,7 @@ class Workflow:
         if isinstance(job, BaseTask):
             job = NewJob(job)
         if callable(getattr(job, "result", None)):
-            # A handle, of a queue or of an awaitable one.
+            # A handle of a blocking or an async queue.
             raise InvalidJobError(
                 "group(), chain() and add() take task.job(...), not a job that is already submitted"
             )
@@ -108,7 +108,7 @@ class Workflow:
         pass_result: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Add a job after all that is there, and answer with the workflow, to go on.
+        """Add a job after all existing ones, and return the workflow, so that calls can be chained.
 
         With `pass_result` its task is called with what the last job returned, and after a group
         with a list of what all of them returned:
@@ -130,7 +130,7 @@ class Workflow:
         return self
 
     def check(self) -> None:
-        """Raise InvalidJobError for a workflow without jobs, or a name in `after` that is none."""
+        """Raise InvalidJobError for a workflow without jobs, or an unknown name in `after`."""
         if not self.nodes:
             raise InvalidJobError("the workflow has no jobs: add some before submitting it")
         for name, node in self.nodes.items():
@@ -145,8 +145,8 @@ def chain(*jobs: NewJob | BaseTask[..., Any], pass_result: bool = False) -> Work
     """One job after the other; their names are "1", "2", ...
 
     With `pass_result` each is called with what the one before it returned, before its own
-    arguments; without, it can read that with `current_job().dependency_results()`. `then` goes on
-    with others.
+    arguments; without, it can read that with `current_job().dependency_results()`. `then` adds
+    further jobs.
     """
     workflow = Workflow()
     for number, job in enumerate(jobs, start=1):
@@ -202,11 +202,11 @@ class WorkflowRun(Mapping[str, JobHandle[Any]]):
 
     @property
     def last(self) -> JobHandle[Any]:
-        """The job that was added last: the end of a chain, the callback of a group."""
+        """The job added last: the end of a chain, or the callback of a group."""
         return self._handles[next(reversed(self._handles))]
 
     def statuses(self) -> dict[str, Status]:
-        """Where each job stands, by name."""
+        """The status of each job, by name."""
         nodes = self.graph().nodes
         return {name: nodes[handle.id].status for name, handle in self._handles.items()}
 
@@ -225,9 +225,9 @@ class WorkflowRun(Mapping[str, JobHandle[Any]]):
         return dict(zip(self._handles, jobs, strict=True))
 
     def cancel(self, reason: str = "") -> int:
-        """Stop all its jobs that have not ended; answers how many."""
+        """Cancel all its jobs that have not ended; returns how many."""
         return self._queue.cancel_graph(*self._handles.values(), reason=reason, linked=False)
 
     def replay(self, *, reset_attempts: bool = False) -> int:
-        """Run what failed again, and all that ended because of it; answers how many jobs."""
+        """Replay the failed jobs, and all that ended because of them; returns how many jobs."""
         return self._queue.replay_graph(*self._handles.values(), reset_attempts=reset_attempts)

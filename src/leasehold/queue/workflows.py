@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Workflows:
-    """The part of a TaskQueue that knows graphs."""
+    """The part of a TaskQueue for workflows and graphs."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Workflows:
         lifecycle: Lifecycle,
     ) -> None:
         self._queue = queue
-        """To which a run speaks."""
+        """The interface that a run calls back."""
         self.store = store
         self._env = env
         self._actor = actor
@@ -52,9 +52,9 @@ class Workflows:
     ) -> WorkflowRun:
         """Submit all jobs of a workflow in one write, all or nothing.
 
-        Their ids are the workflow's id and their name, `id:name`, unless they bring their own. With
-        `block` it waits until there is room for the jobs without dependencies, and with
-        `connection` they are a part of the transaction that is open there, as in `submit`.
+        Their ids are the workflow's id and their name, `id:name`, unless they have their own. With
+        `block` it waits until there is room for the jobs without dependencies; with `connection`
+        they are part of the transaction open there, as in `submit`.
         """
         workflow_id, names, tasks, drafts = self._drafts_of(workflow)
         handles = self._submitting.submit_drafts(tasks, drafts, block, connection)
@@ -94,7 +94,7 @@ class Workflows:
         return workflow_id, list(made), [task for task, _ in made.values()], drafts
 
     def _own_id(self, workflow: Workflow, name: str) -> str:
-        """The workflow's name as the store takes it: that of a job in the queue of its first."""
+        """The workflow's id, with the prefix that the store requires for its first job's queue."""
         first = next(iter(workflow.nodes.values()))
         _, draft = self._submitting.draft_of(first.job, first.passes)
         return self._submitting.own_id(draft.queue, name)
@@ -141,7 +141,8 @@ class Workflows:
         """
         graph = self.graph(*jobs)
         chosen = graph.nodes.keys() if linked else set(ids_of(jobs))
-        # Dependents first: the end of a dependency must not set one free that is next in line.
+        # Dependents first: the end of a dependency must not free a dependent that is still to be
+        # cancelled.
         job_ids = [
             node.id
             for node in reversed(graph.nodes.values())

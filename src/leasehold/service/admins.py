@@ -1,4 +1,4 @@
-"""What admins ask: tokens, and the audit log."""
+"""The operations of admins: tokens, and the audit log."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from leasehold.service.operation import Answer
 def document_type(
     name: str, record: type[msgspec.Struct], *, without: Collection[str] = (), **more: Any
 ) -> Any:
-    """The type of what `leasehold.documents` makes of a record, for the OpenAPI document."""
+    """The type of a document made by `leasehold.documents`, for the OpenAPI document."""
     fields = [
         (field.name, field.type)
         for field in msgspec.structs.fields(record)

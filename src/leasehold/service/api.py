@@ -1,7 +1,7 @@
 """The service without any transport: one object whose methods are the operations.
 
-A face (HTTP today) finds out who calls with `authenticate`, makes the operation's request of what
-it was sent, and hands both to `call`.
+A face (HTTP, for example) identifies the caller with `authenticate`, converts what it was sent into
+the operation's request, and passes both to `call`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from leasehold.service.submit_line import SubmitLine
 T = TypeVar("T")
 
 THREADS: Final = 32
-"""Calls of the store at the same time: writing ones share their syncs."""
+"""Concurrent calls of the store; writes share their syncs."""
 
 
 class Api(
@@ -69,7 +69,7 @@ class Api(
     def __init__(
         self, store: Store, *, env: Env = SYSTEM, blobs: Blobs | None = None, insecure: bool = False
     ) -> None:
-        """With `insecure`, a caller without a token may do everything but submit commands."""
+        """With `insecure`, a caller without a token may do everything except submit commands."""
         super().__init__(
             store,
             env,
@@ -90,17 +90,17 @@ class Api(
         self.requests = RequestFigures(env.clock)
         self.insecure = insecure
         self.stopping = asyncio.Event()
-        """Set when the service is about to end."""
+        """Set when the service is about to stop."""
         self.followers: set[object] = set()
-        """Who follows what changes, over whichever face."""
+        """The followers of the change feed, over any face."""
         self.shared_looks = SharedLooks(self)
         self._calls = 0
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="leasehold-api")
 
     def authenticate(self, secret: str | None) -> Caller:
-        """The caller who shows this secret; raises UnauthenticatedError if it is not good.
+        """The caller with this secret; raises UnauthenticatedError if it is not valid.
 
-        The store is asked each time: a token that was revoked is not good for one more request.
+        The store is asked each time, so a revoked token is refused from the next request on.
         """
         if secret is None:
             if self.insecure:
@@ -112,7 +112,7 @@ class Api(
         return self.caller_of(digest_of(secret))
 
     def caller_of(self, digest: str) -> Caller:
-        """Who holds the token with this hash; raises UnauthenticatedError if it is not good."""
+        """The holder of the token with this hash; raises UnauthenticatedError if it is invalid."""
         token = self.guarded(lambda: self.store.find_token(digest))
         if token is None:
             self.known_callers.forget(digest)
@@ -142,7 +142,7 @@ class Api(
         return await self.in_thread(lambda: shown(caller, self.store, answer))
 
     def _for(self, caller: Caller, function: Callable[[], Any]) -> Any:
-        """The answer, without parts that this caller may not know."""
+        """The answer without the parts that this caller may not see."""
         if caller.queues is None:
             return function()
         try:
@@ -152,7 +152,7 @@ class Api(
         return shown(caller, self.store, answer)
 
     def guarded(self, function: Callable[[], T]) -> T:
-        """Ask the store, if it is not known to be away."""
+        """Call the store, unless it is known to be away."""
         self.breaker.check()
         try:
             answer = function()
@@ -167,11 +167,11 @@ class Api(
         return await self.on_thread(lambda: self.guarded(function))
 
     async def on_thread(self, function: Callable[[], T]) -> T:
-        """Do something short that blocks on another thread."""
+        """Run a short blocking function on another thread."""
         return await self.begin_on_thread(function)
 
     def begin_on_thread(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        """The same, for who does not wait for it here."""
+        """The same, for callers that do not wait for it here."""
         self._calls += 1
         begun = asyncio.get_running_loop().run_in_executor(self._threads, function)
         begun.add_done_callback(self._has_ended)
@@ -194,14 +194,14 @@ class Api(
         yield Family("store_pool_size", "gauge", size, [Sample({}, THREADS)])
 
     def stop_waiting(self) -> None:
-        """Answer everybody who waits with what there is: the service is about to end."""
+        """Answer all waiting callers with what there is: the service is about to stop."""
         self.stopping.set()
         self.lines.close()
         self.hint_line.close()
         self.waiters.close()
 
     def close(self) -> None:
-        """Let go of the threads; the store is its owner's to close."""
+        """Release the threads; the store's owner closes the store."""
         self.stop_waiting()
         self._threads.shutdown()
 

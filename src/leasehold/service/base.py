@@ -1,4 +1,4 @@
-"""What every part of the API works with."""
+"""The base of every part of the API."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ApiPart:
         self.call_store = call_store
 
     def check_token(self, caller: Caller) -> None:
-        """Refuse a caller whose token has ended since they came in: they may have waited long."""
+        """Refuse a caller whose token has ended meanwhile: the caller may have waited long."""
         if caller.digest is not None and self.store.find_token(caller.digest) is None:
             raise token_has_ended()
 
@@ -57,13 +57,13 @@ class ApiPart:
         return caller.check_job(self.store.get(checked_id(job_id)), job_id)
 
     def check_job(self, caller: Caller, job_id: str) -> str:
-        """The id of a job that the caller may touch; costs nothing where they may touch all."""
+        """The id of a job that the caller may touch; costs nothing if they may touch all."""
         if caller.queues is None:
             return checked_id(job_id)
         return self.job_of(caller, job_id).id
 
     def inlined(self, job: Job) -> Job:
-        """A job with its payload and result, wherever they are kept."""
+        """A job with its payload and result, wherever they are stored."""
         payload, codec = inline(self.blobs, job.payload_data, job.codec)
         result, result_codec = job.result_data, job.result_codec
         if result is not None:
@@ -81,5 +81,5 @@ def checked_id(job_id: str) -> str:
 
 
 def encoded(value: Any) -> bytes:
-    """A value that came as JSON, as JSON again."""
+    """A value that came as JSON, encoded as JSON again."""
     return msgspec.json.encode(value)

@@ -1,8 +1,8 @@
 """Blobs for remote stores: clients reach them through here, or by signed URLs.
 
-A caller reads the blobs of the jobs that they may look at, and writes only new ones: payloads as a
+A caller reads the blobs of jobs that they may see, and writes only new ones: payloads as a
 producer, results under a lease, payloads of schedules as an operator. The clean-up deletes blobs
-that no row names in the end.
+that no row ends up naming.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class BlobCalls:
         return BlobFetched(blobs.get(reference))
 
     def _check_sees(self, caller: Caller, key: BlobKey, text: str) -> None:
-        """A token that is good for some queues reads blobs that a job of theirs names."""
+        """A token limited to some queues may read blobs named by a job in those queues."""
         if caller.queues is None:
             return
         if key.kind != "schedule":
@@ -97,7 +97,7 @@ class BlobCalls:
         schedule = self._store.get_schedule(key.owner)
         if schedule is not None and schedule.queue in caller.queues:
             return
-        # The schedule may be gone, and its jobs still here.
+        # The schedule may be gone while its jobs still exist.
         named = JobFilter(queues=tuple(caller.queues), metadata={"schedule": key.owner}, text=text)
         if not self._store.search(named, limit=1).jobs:
             raise no_job(key.owner)

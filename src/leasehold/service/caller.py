@@ -19,20 +19,20 @@ from leasehold.errors import ForbiddenError
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """A token's holder, or anybody where the service is open to this machine."""
+    """A token's holder, or anybody if the service is open to this machine."""
 
     name: str
     roles: frozenset[Role]
     queues: frozenset[str] | None = None
-    """The only queues they may see and touch; None for all."""
+    """The only queues that they may see and touch; None for all."""
     commands: bool = False
     digest: str | None = None
-    """The hash of the token, to see later whether it is still good; None where none was shown."""
+    """The hash of the token, to check later whether it is still valid; None without a token."""
     token: Token | None = None
 
     @classmethod
     def of(cls, token: Token, digest: str) -> Caller:
-        """Who shows this token."""
+        """The caller with this token."""
         return cls(
             name=token.name,
             digest=digest,
@@ -44,11 +44,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def actor(self) -> str:
-        """Under whom it is audited."""
+        """The name in audit records."""
         return f"token:{self.name}"
 
     def request_id(self, given: str | None, part: int = 0) -> str | None:
-        """A request's id as the store knows it: of this caller alone, even if others use the same.
+        """The store's id for a request, unique to this caller even if others use the same one.
 
         `part` numbers the calls of the store that one request makes.
         """
@@ -67,7 +67,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def check_queue(self, *queues: str) -> None:
-        """Refuse queues that the token is not good for."""
+        """Refuse queues outside the token's scope."""
         if self.queues is not None:
             for queue in queues:
                 if queue not in self.queues:
@@ -77,7 +77,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
                     )
 
     def check_unscoped(self) -> None:
-        """Refuse a token that is limited to some queues: the request is about all of them."""
+        """Refuse a token that is limited to some queues, since the request concerns all of them."""
         if self.queues is not None:
             raise ForbiddenError(
                 f"token {self.name!r} is limited to "
@@ -108,7 +108,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def check_new_name(self, what: str, name: str, queue: str) -> None:
         """Refuse the name of something new that could be taken in another queue.
 
-        It is refused whether it is taken or not: the difference would tell of the other job.
+        It is refused whether it is taken or not, since the difference would reveal the other job.
         """
         prefix = own_prefix(queue)
         if self.queues is not None and not name.startswith(prefix):
@@ -118,10 +118,10 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def worker_name(self, given: str) -> str:
-        """The name under which a worker of this caller is known.
+        """The name under which a worker of this caller is registered.
 
-        A token for some queues has names of its own: it touches no worker of others, under any
-        name, and does not learn that there is one.
+        A token limited to some queues has its own names, so it can neither touch other callers'
+        workers nor learn that they exist.
         """
         prefix = own_prefix(self.name)
         if self.queues is None or not given or given.startswith(prefix):
@@ -129,17 +129,17 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return prefix + given
 
     def check_job(self, job: Job | None, job_id: str) -> Job:
-        """The job; a job out of the token's scope is as unknown as one that is not there."""
+        """The job; a job outside the token's scope is treated like one that does not exist."""
         if job is None or not self.may_see(job):
             raise no_job(job_id)
         return job
 
     def may_see(self, job: Job | GraphNode | None) -> bool:
-        """Whether the token is good for a job's queue."""
+        """Whether a job's queue is in the token's scope."""
         return job is not None and (self.queues is None or job.queue in self.queues)
 
     def within(self, where: JobFilter) -> JobFilter:
-        """The filter, for jobs that the token is good for."""
+        """The filter, narrowed to the token's scope."""
         if self.queues is None:
             return where
         if where.queues is None:

@@ -1,4 +1,4 @@
-"""What consumers ask: lease jobs, keep them, and say what became of them."""
+"""The operations of consumers: lease jobs, keep them, and report their outcomes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from leasehold.service.operation import operation
 from leasehold.worker.describe import told_error
 
 NOT_HERE_SECONDS: Final = 30.0
-"""When a job is offered again whose payload could not be had, or cannot cross a network."""
+"""When to offer a job again whose payload could not be read or cannot cross a network."""
 
 T = TypeVar("T")
 
@@ -176,7 +176,7 @@ class Consumers(ApiPart):
     # -- inside ----------------------------------------------------------------------------------
 
     async def hand_back(self, leases: Sequence[LeaseDocument]) -> None:
-        """Release leases that were granted to a caller who is gone, with no attempt spent."""
+        """Release leases granted to a caller that is gone, with no attempt spent."""
         handed_back = [
             Settlement(each.job_id, each.version, Release(0.0, "its consumer hung up"))
             for each in leases
@@ -194,8 +194,8 @@ class Consumers(ApiPart):
     ) -> Exchange:
         """Exchange once, then wait for jobs if none were leased.
 
-        Under a request's id each look has an id of its own: a repeated request walks through the
-        same looks, up to the one that was answered with leases.
+        Under a request's id each look has its own id, so a repeated request goes through the same
+        looks, up to the one that returned leases.
         """
         first: list[Exchange] = []
 
@@ -223,9 +223,9 @@ class Consumers(ApiPart):
         return await self._to_its_end(lambda: self._documents(leases)) if leases else []
 
     async def _to_its_end(self, function: Callable[[], T]) -> T:
-        """Ask the store, and take its answer even if the caller has hung up meanwhile.
+        """Call the store, and take its answer even if the caller has hung up meanwhile.
 
-        A thread that has begun cannot be stopped: its leases must be known, to be handed back.
+        A running thread cannot be stopped, and its leases must be known in order to hand them back.
         """
         asked = asyncio.ensure_future(self.call_store(function))
         try:
@@ -238,7 +238,7 @@ class Consumers(ApiPart):
         return Renewal(held.job_id, held.version, seconds)
 
     def _last_grant(self, held: Held) -> _Grant:
-        """The job that a lease was granted for, by its own row; any job once the lease is lost."""
+        """The job of a lease, from its own row; any job once the lease is lost."""
         job = self.store.get(held.job_id)
         if job is None or job.lease_expires_at is None or job.heartbeat_at is None:
             return _Grant("", DEFAULT_LEASE_SECONDS)
@@ -264,7 +264,7 @@ class Consumers(ApiPart):
         return SettleAnswer(**msgspec.structs.asdict(answer))
 
     def _settlement(self, caller: Caller, given: GivenSettlement) -> Settlement | LeaseholdError:
-        """The message for the store, or why there is none."""
+        """The settlement for the store, or the error that prevents it."""
         try:
             self._check(caller, given)
             outcome = self._outcome(given)
@@ -295,7 +295,7 @@ class Consumers(ApiPart):
         return Complete(data, note, codec)
 
     def _documents(self, leases: Sequence[Lease]) -> list[LeaseDocument]:
-        """The leases as they cross the network; a job that cannot is not kept waiting for it."""
+        """The leases as they cross the network; jobs that cannot cross are handed back."""
         documents = []
         for lease in leases:
             try:

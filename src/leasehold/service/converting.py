@@ -1,4 +1,4 @@
-"""From JSON data to the request of an operation; of a partial batch, the jobs that make sense."""
+"""From JSON data to the request of an operation; for a partial batch, the valid jobs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ def request_from(operation: ApiOperation, given: dict[str, Any], *, strict: bool
 
 
 def converted(given: dict[str, Any], request: type[R], *, strict: bool = True) -> R:
-    """The request; raises msgspec.ValidationError for data that is none.
+    """The request; raises msgspec.ValidationError for invalid data.
 
-    Unknown fields are refused everywhere. Parts that are stored as well (rules of queues, orders)
-    take any by themselves, since a newer version may have written them; a caller has mistyped one.
+    Unknown fields are refused everywhere. Parts that are also stored (rules of queues, orders)
+    would accept any field, since a newer version may have written them; in a request, an unknown
+    field is a typing error.
     """
     made = msgspec.convert(given, request, strict=strict)
     for name in _lenient_fields(request) & given.keys():
@@ -71,7 +72,7 @@ def _structs(kind: types.Type) -> Iterator[types.StructType]:
 
 
 def _unknown(value: Any, kind: types.Type, place: str) -> Iterator[tuple[str, str]]:
-    """The fields of a value that its type does not have, each with its place."""
+    """The fields of a value that its type does not have, each with its path."""
     if not isinstance(value, dict):
         return
     for struct in _structs(kind):
@@ -97,7 +98,7 @@ def _sorted_batch(given: dict[str, Any], error: msgspec.ValidationError) -> Sort
         except msgspec.ValidationError as fault:
             sorted_jobs.append(refusal(fault, NewJob))
     try:
-        # Whatever else is wrong with the batch is no fault of a job.
+        # Other errors in the batch are not the fault of a job.
         rest = msgspec.convert({**given, "jobs": [{} for _ in jobs]}, SubmitBatch)
     except msgspec.ValidationError as fault:
         raise refusal(fault, SubmitBatch) from None

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 SOURCE: Final = "__described_by__"
-"""Of a type that was made of another: the type whose fields it has."""
+"""For a type derived from another: the type whose fields it has."""
 
 _EXAMPLE: Final = re.compile(r"^>>> .*?(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
 """An example in Python, up to the end of its paragraph."""
@@ -28,7 +28,7 @@ def description_of(docstring: str | None) -> str:
 
 
 def field_descriptions(struct: type) -> dict[str, str]:
-    """The texts beneath the fields of a type, by name; Python keeps them in the source alone.
+    """The docstrings of a type's fields, by name; Python keeps them only in the source.
 
     >>> from leasehold.service.producers import Submit
     >>> field_descriptions(Submit)["with_position"]
@@ -43,7 +43,7 @@ def field_descriptions(struct: type) -> dict[str, str]:
 
 @cache
 def _described(module: str) -> dict[str, dict[str, str]]:
-    """The texts of all classes of a module; none where there is no source."""
+    """The field docstrings of all classes of a module; empty without its source."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except OSError:

@@ -1,4 +1,4 @@
-"""The fault of a request, in words that say how to mend it."""
+"""The error of an invalid request, in words that say how to fix it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _in_full(told: str, found: re.Match[str] | None, kinds: list[types.Type]) ->
 
 
 def _at(kind: types.Type, steps: list[tuple[str, str]]) -> list[types.Type]:
-    """The types that a value at this place may have."""
+    """The valid types at this place."""
     while isinstance(kind, types.Metadata):
         if not steps and _in_words(kind) is not None:
             return [kind]
@@ -103,7 +103,7 @@ def _at(kind: types.Type, steps: list[tuple[str, str]]) -> list[types.Type]:
 
 
 def _in_words(kind: types.Type) -> str | None:
-    """What people are told of a type that has a pattern."""
+    """The description of a type that has a pattern."""
     described = kind.extra_json_schema if isinstance(kind, types.Metadata) else None
     return None if described is None else described.get("description")
 

@@ -1,8 +1,8 @@
-"""The change feed for its followers: a look now and then, for as long as their token is good.
+"""The change feed for its followers: regular looks, as long as their token is valid.
 
-A follower who comes back with a cursor misses nothing, or is told of a gap. All followers of a
-service look at the same moments, and followers at the same place of the feed, as nearly all are,
-share a look: twenty of them cost as much as one.
+A follower that comes back with a cursor misses nothing, or gets a gap. All followers of a service
+look at the same moments, and followers at the same cursor (nearly all of them) share a look, so
+twenty cost as much as one.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from leasehold.service.api import Api
 
 LOOK_SECONDS: Final = 0.5
-"""How often the feed is looked at."""
+"""How often to look at the feed."""
 LOOKS_BETWEEN_CHECKS: Final = 4
-"""After so many looks it is asked again whether a follower's token is good."""
+"""How many looks pass before a follower's token is checked again."""
 FOLLOWERS_MAX: Final = 100
 TOO_MANY: Final = f"at most {FOLLOWERS_MAX} may follow at once"
 
@@ -33,7 +33,7 @@ def has_room(api: Api) -> bool:
 
 
 async def first_look(api: Api, authenticate: Callable[[], Caller], cursor: str | None) -> Changes:
-    """What there is after a cursor; raises what refuses the caller."""
+    """The changes after a cursor; raises the error that refuses the caller."""
 
     def begin() -> Changes:
         caller = authenticate()
@@ -47,9 +47,9 @@ async def first_look(api: Api, authenticate: Callable[[], Caller], cursor: str |
 async def looks(
     api: Api, authenticate: Callable[[], Caller], first: Changes
 ) -> AsyncIterator[Changes]:
-    """The first changes, and what each later look finds, be it nothing.
+    """The first changes, then the result of each later look, even if empty.
 
-    It ends once `authenticate` lets its caller in no longer.
+    It ends once `authenticate` refuses its caller.
     """
     follower = object()
     api.followers.add(follower)
@@ -76,11 +76,11 @@ class SharedLooks:
         self._api = api
         self._next_moment = asyncio.Event()
         self._found: dict[str, asyncio.Future[Changes]] = {}
-        """By cursor, what there is after it at this moment."""
+        """The changes after each cursor at this moment."""
         self._clockwork: asyncio.Task[None] | None = None
 
     async def next_after(self, cursor: str) -> Changes:
-        """What there is after a cursor at the next moment."""
+        """The changes after a cursor at the next moment."""
         if self._clockwork is None:
             self._clockwork = asyncio.create_task(self._go_on())
         await self._next_moment.wait()
@@ -89,18 +89,18 @@ class SharedLooks:
             api = self._api
             look = api.on_thread(lambda: api.guarded(lambda: api.store.changes(cursor)))
             found = self._found[cursor] = asyncio.ensure_future(look)
-        # Another follower may wait for it too.
+        # Another follower may be waiting for it too.
         return await asyncio.shield(found)
 
     async def _go_on(self) -> None:
-        """Begin one moment after the other, for as long as somebody follows."""
+        """Begin one moment after the other, as long as there are followers."""
         while self._api.followers and not self._api.stopping.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._api.stopping.wait()
             self._begin_moment()
         self._clockwork = None
-        # A follower that came in between must not wait for ever.
+        # A follower that arrived in between must not wait for ever.
         self._begin_moment()
 
     def _begin_moment(self) -> None:

@@ -1,7 +1,7 @@
-"""Hints for remote listeners: the store's messages to its listeners, for repeated requests.
+"""Hints for remote listeners: the store's messages to its listeners, fetched by repeated requests.
 
-A listener waits on the event loop, not on a thread. A hint may be lost, and is then told as "look
-at everything": to a listener that comes from another server, or asks too late.
+A listener waits on the event loop, not on a thread. A listener that comes from another server or
+asks too late may miss hints, and is then told to look at everything.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from leasehold.service.subscription import Subscription
 
 WAIT_SECONDS_MAX: Final = 60.0
 KEPT_MAX: Final = 1000
-"""So many hints about jobs are kept for listeners on their way back."""
+"""How many hints about jobs are kept for listeners between two requests."""
 IDS_MAX: Final = 1000
 """A listener that missed the end of more jobs than this is not told which."""
 
 _DIGITS_MAX: Final = 20
-"""Of the number in a cursor, which is whatever a caller sends."""
+"""The most digits of the number in a cursor, which is untrusted."""
 
 
 class _Hint(NamedTuple):
@@ -38,7 +38,7 @@ class _Latest:
     def __init__(self) -> None:
         self._kept: deque[_Hint] = deque()
         self._forgotten_number = 0
-        """All up to this number were forgotten."""
+        """Hints up to this number were forgotten."""
 
     def add(self, number: int, job_ids: Collection[str] | None) -> None:
         self._kept.append(_Hint(number, job_ids))
@@ -57,29 +57,29 @@ class HintLine:
 
     def __init__(self, store: Store, env: Env) -> None:
         self._origin = env.new_secret()
-        """Numbers of another server mean nothing here."""
+        """Identifies this server, since numbers of another one mean nothing here."""
         self._lock = threading.Lock()
         self._number = 0
         self._ready_number = 0
         self._ended = _Latest()
         self._cancels = _Latest()
         self._waiting: set[asyncio.Future[None]] = set()
-        """Those who wait for whatever comes."""
+        """Listeners that wait for any hint."""
         self._waiting_for_work: set[asyncio.Future[None]] = set()
-        """Those who are not woken for the end of a job."""
+        """Listeners that are not woken for ends of jobs."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_waking = False
         self._is_work = False
-        """Whether the next wake is for `_waiting_for_work`, too."""
+        """Whether the next wake is also for `_waiting_for_work`."""
         self._subscription = Subscription(store, self)
         self._closed = False
 
     async def after(
         self, cursor: str | None, wait_seconds: float, *, ends: bool = True
     ) -> HintsSince:
-        """What there is after a cursor, waiting for it; without one, where to begin.
+        """The hints after a cursor, waiting for some; without one, only the cursor to begin with.
 
-        Without `ends`, the end of a job is no news.
+        Without `ends`, ends of jobs do not count.
         """
         self._loop = asyncio.get_running_loop()
         await self._subscription.begin()
@@ -113,7 +113,7 @@ class HintLine:
         waiting = self._waiting if ends else self._waiting_for_work
         waiting.add(place)
         try:
-            # A hint that came before it stood here would not wake it.
+            # A hint that came before it was registered would not wake it.
             if self._after(cursor, ends=ends) is None:
                 async with asyncio.timeout(seconds):
                     await place
@@ -169,7 +169,7 @@ class HintLine:
 
 
 def _all_ids(groups: Iterable[Collection[str] | None]) -> list[str] | None:
-    """All of them; None if some are unknown, or they are too many to tell."""
+    """All ids; None if some are unknown or there are too many."""
     ids: list[str] = []
     for group in groups:
         if group is None or len(ids) + len(group) > IDS_MAX:

@@ -1,4 +1,4 @@
-"""The HTTP face: Starlette routes made of the operations, and nothing decided here."""
+"""The HTTP face: Starlette routes made from the operations; nothing is decided here."""
 
 from __future__ import annotations
 
@@ -48,12 +48,13 @@ ROOT: Final = "/api/v1"
 
 
 def http_app(api: Api, *, hosts: Sequence[str] = (), beside: Sequence[BaseRoute] = ()) -> Starlette:
-    """The service as an ASGI application, for requests that name one of these hosts.
+    """The service as an ASGI application, for requests to one of these hosts.
 
-    `beside` are routes of others that it serves, too.
+    `beside` are further routes that it serves.
     """
     routes = [
-        # First, since routes are tried in turn, and remote workers call these over and over.
+        # These come first, since routes are tried in turn, and remote workers call these
+        # constantly.
         *store_routes(api, ROOT),
         *_operation_routes(api),
         *event_routes(api, ROOT),
@@ -83,7 +84,7 @@ def _operation_routes(api: Api) -> list[Route]:
     by_path: dict[str, dict[str, ApiOperation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, {})[operation.method] = operation
-    # A path without names in it goes before one with: /jobs/batch is no job.
+    # A path without parameters precedes one with them: /jobs/batch is not a job.
     ordered = sorted(by_path, key=lambda path: "{" in path)
     routes = [
         Route(ROOT + path, partial(_serve, api, by_path[path]), methods=list(by_path[path]))
@@ -123,7 +124,7 @@ async def _serve(api: Api, by_method: dict[str, ApiOperation], request: Request)
 async def _submit(
     api: Api, operation: ApiOperation, caller: Caller | None, request: Request, body: bytes
 ) -> bytes:
-    """Store a job, together with others that come at the same time."""
+    """Store a job, together with others that arrive at the same time."""
 
     def asked(known: Caller) -> Submit:
         known.check_role(operation.roles)

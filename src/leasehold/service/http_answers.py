@@ -36,7 +36,7 @@ def problem(error: Exception) -> Response:
 
 
 def refusal(error: Exception) -> Response:
-    """What Starlette or a guard refuses, in the same form as our errors."""
+    """A refusal by Starlette or a guard, in the same form as Leasehold's errors."""
     assert isinstance(error, HTTPException)
     title = {404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
     code = title.get(error.status_code, "refused")
@@ -51,7 +51,7 @@ def refusal(error: Exception) -> Response:
 
 
 def failure(error: Exception) -> Response:
-    """A fault of ours: the log says which, the caller that it was."""
+    """An internal error: the log has the details, the caller only learns that it happened."""
     logger.error("a request failed unexpectedly", exc_info=error)
     return plain_problem(500, "internal", "the service failed; its log says why")
 
@@ -59,7 +59,7 @@ def failure(error: Exception) -> Response:
 def plain_problem(
     status: int, code: str, detail: str, headers: dict[str, str] | None = None
 ) -> Response:
-    """A problem that is not about jobs."""
+    """A problem that does not concern jobs."""
     body = {
         "type": f"urn:leasehold:problem:{code}",
         "title": code.replace("_", " "),

@@ -1,7 +1,7 @@
 """Server-sent events: the changes of the store, for clients that keep a connection open.
 
-Each event carries the changes since the one before, and as its id the cursor after them: who comes
-back with `Last-Event-ID` misses nothing, or is told by `gap` to read everything again.
+Each event carries the changes since the previous one, and the cursor after them as its id: a client
+that comes back with `Last-Event-ID` misses nothing, or is told by `gap` to read everything again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def event_routes(api: Api, root: str) -> list[Route]:
 
 
 async def follow(api: Api, authenticate: Callable[[], Caller], request: Request) -> Response:
-    """The stream, for as long as `authenticate` lets the caller in; it is asked at each look."""
+    """The stream, as long as `authenticate` accepts the caller; it is asked at each look."""
     first = await first_look(api, authenticate, request.headers.get("last-event-id"))
     if not has_room(api):
         return plain_problem(429, "too_many_followers", TOO_MANY, {"Retry-After": "10"})
@@ -62,7 +62,7 @@ async def _stream(
                     quiet_seconds = 0.0
                     yield b": nothing new\n\n"
     except StoreError as error:
-        # It is too late for a status: whoever comes back, from where they were, is told.
+        # It is too late for a status: a client that reconnects from its cursor gets the error.
         logger.warning("a stream of events was ended: %s", error)
 
 

@@ -1,8 +1,9 @@
-"""What every request passes first: its Host must be ours, and no other site may have sent it.
+"""The first check of every request: its Host must be this service's, and no other site may have
+sent it.
 
-A page of another site can make a browser send requests here (CSRF), and a name that its owner lets
-point here (DNS rebinding) makes them look like our own: the first has a foreign Origin, the second
-a foreign Host.
+A page of another site can make a browser send requests here (CSRF), and a name that its owner
+points here (DNS rebinding) makes them look like the service's own: the first has a foreign Origin,
+the second a foreign Host.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SENT_ONCE: Final = (b"authorization", b"idempotency-key")
 
 
 class Guard:
-    """Lets in what names one of the hosts and comes from no other site."""
+    """Admits requests that name one of the hosts and come from no other site."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str] = ()) -> None:
         self._app = app

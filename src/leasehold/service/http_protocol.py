@@ -1,6 +1,6 @@
 """HTTP/1.1 with bounds: on a request's head, on waits for a client, on the number of connections.
 
-A connection either has a request that is carried out, or a timer that will close it.
+A connection always has either a request in progress, or a timer that will close it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from leasehold.service.http_answers import plain_problem
 from leasehold.service.limits import CONNECTIONS_MAX, HEADER_BYTES_MAX
 
 HEADER_SECONDS_MAX: Final = 10.0
-"""How long a request's head may take to come in, or the rest of one that was answered already."""
+"""How long a request's head may take to arrive, or the rest of an already answered request."""
 SILENT_CONNECTIONS_MAX: Final = 256
 """Connections that have not sent a request's head: beyond, the longest silent ones are closed."""
 
 PIPELINED_MAX: Final = 100
-"""Requests that may stand behind the one that is carried out; each is large for its bytes."""
+"""Requests that may be queued behind the current one; each takes more memory than its bytes."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -33,9 +33,9 @@ class BoundedProtocol(HttpToolsProtocol):
     _deadline: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _unused_bytes = 0
-    """How much came in since the parser last had something to tell."""
+    """How many bytes arrived since the parser last reported an event."""
     _is_whole = True
-    """Whether all of the latest request has come in."""
+    """Whether the latest request has arrived completely."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -59,8 +59,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._unused_bytes > HEADER_BYTES_MAX and not self.transport.is_closing():
             self.send_400_response("The request's head is too large.")
             return
-        # Bytes that begin no request, or belong to one that was answered, have ended uvicorn's
-        # timer, and nothing else would end the connection.
+        # Bytes that begin no request, or belong to an answered one, have stopped uvicorn's timer,
+        # and nothing else would end the connection.
         is_served = self.cycle is not None and not self.cycle.response_complete
         if not is_served and self._deadline is None and not self.transport.is_closing():
             self._await_request()
@@ -109,7 +109,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_whole:
             self.resting[self] = None
         elif self._deadline is None:
-            # Answered before its body had come: the rest is read, so that the answer arrives.
+            # Answered before its body had arrived: the rest is read, so that the answer gets
+            # through.
             self._await_request()
 
     def _await_request(self) -> None:
@@ -138,7 +139,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._end_with(plain_problem(503, "too_many_connections", detail, headers))
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are no HTTP request, in the form of every other problem."""
+        """Refuse bytes that are not an HTTP request, in the form of every other problem."""
         self._end_with(plain_problem(400, "bad_request", msg, {"Connection": "close"}))
 
     def _end_with(self, answer: Response) -> None:
@@ -156,10 +157,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class _PlainParser(httptools.HttpRequestParser):  # type: ignore[misc]  # untyped
-    """A parser that ignores a wish for another protocol (RFC 9110, 7.8).
+    """A parser that ignores a request to upgrade the protocol (RFC 9110, 7.8).
 
-    Of a request with such a wish (some clients ask for HTTP/2 like this), the parser below would
-    take the body for the next request. So the request is parsed again, without the wish.
+    For such a request (some clients ask for HTTP/2 this way), the underlying parser would take the
+    body for the next request. So the request is parsed again, without the upgrade.
     """
 
     def __init__(self, protocol: BoundedProtocol) -> None:
@@ -179,11 +180,11 @@ class _PlainParser(httptools.HttpRequestParser):  # type: ignore[misc]  # untype
                 return
 
     def is_wish(self) -> bool:
-        """Whether the request that is parsed asks for another protocol."""
+        """Whether the parsed request asks for another protocol."""
         return self.should_upgrade() and self.get_method() != b"CONNECT"
 
     def _plain_head(self) -> bytes:
-        """The head of the latest request, without its wish."""
+        """The head of the latest request, without the upgrade."""
         lines = [b"%b %b HTTP/%b" % (self.get_method(), self._protocol.url, self._version())]
         for name, value in self._protocol.headers:
             if name == b"connection":

@@ -21,11 +21,11 @@ from leasehold.service.operation import ApiOperation, type_of
 
 
 class RequestTimeoutError(InvalidRequestError):
-    """Raised when the body did not come in time."""
+    """Raised when the body did not arrive in time."""
 
 
 def bearer_of(request: Request) -> str | None:
-    """The secret that a request shows; None if it shows none."""
+    """The secret in a request; None if it has none."""
     header = request.headers.get("authorization")
     if header is None:
         return None
@@ -42,7 +42,7 @@ def is_small(request: Request) -> bool:
 
 
 async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
-    """The whole body, within bounds of size and time; the size that is told counts first."""
+    """The whole body, within bounds of size and time; the declared size is checked first."""
     told = request.headers.get("content-length")
     if told is not None and told.isdecimal() and int(told) > bytes_max:
         raise _too_large(bytes_max)
@@ -63,7 +63,7 @@ async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
 
 
 def is_json(request: Request) -> bool:
-    """Whether a body is said to be JSON."""
+    """Whether a body is declared as JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind in ("application/json", "")
 
@@ -77,7 +77,7 @@ def request_of(
 ) -> Any:
     """The request to the operation; raises InvalidRequestError, or the error of a part.
 
-    `more` are fields that came by a header.
+    `more` has fields from a header.
     """
     given: dict[str, Any] = {}
     if operation.method in ("GET", "DELETE"):
@@ -100,7 +100,7 @@ def request_of(
     try:
         return converted(given, operation.request, strict=is_strict)
     except msgspec.ValidationError:
-        # Durations as text are rare: who sends numbers pays nothing for them.
+        # Durations as text are rare: requests with numbers pay nothing for them.
         read = with_seconds(given, type_of(operation.request))
     return request_from(operation, read, strict=is_strict)
 

@@ -1,4 +1,4 @@
-"""JSON from strangers: the answer is data or InvalidRequestError, for any bytes."""
+"""Untrusted JSON: any bytes give either data or InvalidRequestError."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def decode_json(body: bytes) -> Any:
             parse_float=_finite,
         )
         if b"\\u" in body:
-            # A lone half of a surrogate pair is no text; encoding finds out.
+            # A lone surrogate is not text; encoding detects it.
             msgspec.json.encode(value)
     except RecursionError:
         raise InvalidRequestError(_TOO_DEEP) from None
@@ -41,9 +41,9 @@ def decode_json(body: bytes) -> Any:
 
 
 def check_json(data: bytes, around: int = 0) -> None:
-    """Raise InvalidRequestError unless it is JSON that anybody can read.
+    """Raise InvalidRequestError unless it is JSON that any reader can parse.
 
-    `around` levels of it are our own, and not counted.
+    `around` levels of it are the service's own and not counted.
     """
     if is_json_too_deep(data, around):
         raise InvalidRequestError(f"it is nested deeper than {DEPTH_MAX} levels")

@@ -1,4 +1,4 @@
-"""Callers whose tokens were good before: a guess, checked before anything is done on it."""
+"""Callers whose tokens were valid before: a guess, checked before anything relies on it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ KNOWN_MAX: Final = 1000
 
 
 class KnownCallers:
-    """By the hashes of their tokens, so many at most. For any thread."""
+    """A bounded number of callers, by the hashes of their tokens. Safe for any thread."""
 
     def __init__(self) -> None:
         self._by_digest: dict[str, Caller] = {}
 
     def find(self, digest: str) -> Caller | None:
-        """Who came with this token before; it may have ended since."""
+        """The caller who used this token before; it may have ended since."""
         return self._by_digest.get(digest)
 
     def keep(self, digest: str, caller: Caller) -> None:

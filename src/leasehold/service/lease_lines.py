@@ -1,9 +1,10 @@
-"""Long polls: who waits for jobs stands in line, without a thread, and one is woken at a time.
+"""Long polls: callers that wait for jobs queue up, without a thread, and are woken one at a time.
 
-All who ask for the same (queues, tasks, group) stand in one line. News wakes the first of each
-line; who got something passes the news on, since there may be more, and who found nothing ends it.
-So a thousand idle workers cost one look at the store when a job comes, and one now and then. Who
-waited in vain does not look again at the end: nothing was told, and their line has looked.
+Callers that ask for the same (queues, tasks, group) form one line. News wakes the first of each
+line; a caller that got jobs passes the news on, since there may be more, and one that found nothing
+does not. So a thousand idle workers cost one look at the store when a job arrives, and one now and
+then. A caller that waited in vain does not look again at the end: there was no news, and its line
+has looked.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from leasehold.core.model.records import SILENT_SECONDS, WorkListener
 from leasehold.service.subscription import Subscription
 
 POLL_SECONDS: Final = 5.0
-"""The safety net under lost hints."""
+"""The interval of the poll that makes up for lost hints."""
 PAUSE_SECONDS_MIN: Final = 0.005
-"""The least time between two looks for due jobs, so that none is a busy loop."""
+"""The least time between two looks for due jobs, to prevent a busy loop."""
 SIGN_OF_LIFE_SECONDS: Final = SILENT_SECONDS / 2
-"""How long a caller waits without a look of its own: its looks keep it in the registry (WRK-2)."""
+"""How long a caller waits without looking itself: its looks keep it in the registry (WRK-2)."""
 
 Shape = tuple[tuple[str, ...], tuple[str, ...] | None, tuple[tuple[str, str], ...], str | None]
 
 
 class _Line:
-    """Callers that wait for the same, and the timer that wakes the first of them without news."""
+    """Callers that wait for the same, and the timer that wakes the first one without news."""
 
     def __init__(self) -> None:
         self.waiting: deque[asyncio.Future[None]] = deque()
@@ -50,7 +51,7 @@ class _Line:
             self.wake_first()
 
     def arm(self, seconds: float) -> None:
-        """Wake the first after so long."""
+        """Wake the first caller after this long."""
         loop = asyncio.get_running_loop()
         at = loop.time() + seconds
         if self.timer is not None:
@@ -76,7 +77,7 @@ class LeaseLines(WorkListener):
         wait_seconds: float,
         try_lease: Callable[[int], Awaitable[Exchange]],
     ) -> Exchange:
-        """Lease, waiting for the first job; `try_lease` is told how often it was called before."""
+        """Lease, waiting for the first job; `try_lease` gets the number of its earlier calls."""
         loop = asyncio.get_running_loop()
         end = loop.time() + wait_seconds
         shape = (request.queues, request.tasks, request.except_lanes, request.parent_id)
@@ -105,7 +106,7 @@ class LeaseLines(WorkListener):
                 if not is_news and left <= SIGN_OF_LIFE_SECONDS:
                     return _told_later(exchange, loop.time() - looked_at)
         except BaseException:
-            # Refused by the store, or cancelled: the news that woke it is for the next in line.
+            # Refused by the store, or cancelled: pass the news that woke it to the next in line.
             self._pass_on(shape)
             raise
 
@@ -118,7 +119,7 @@ class LeaseLines(WorkListener):
             line.arm(_pause_seconds(nothing))
 
     async def _stand(self, shape: Shape, line: _Line, seconds: float) -> bool:
-        """Wait in a line; answers whether the caller was woken, and not only tired of waiting."""
+        """Wait in a line; returns whether the caller was woken rather than timed out."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         line.waiting.append(place)
         try:
@@ -133,11 +134,11 @@ class LeaseLines(WorkListener):
                 if line.timer is not None:
                     line.timer.cancel()
                 del self._lines[shape]
-        # Also true if it was woken in the very moment in which the time was up.
+        # Also true if it was woken at the moment of the timeout.
         return not place.cancelled()
 
     def close(self) -> None:
-        """End every wait, empty-handed."""
+        """End every wait without leases."""
         self._closed = True
         self._subscription.end()
         for line in tuple(self._lines.values()):
@@ -150,7 +151,7 @@ class LeaseLines(WorkListener):
             self._loop.call_soon_threadsafe(self._wake)
 
     def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
-        """Of no interest here."""
+        """Ignored."""
 
     def _wake(self) -> None:
         self._news += 1
@@ -159,13 +160,13 @@ class LeaseLines(WorkListener):
 
 
 def _has_hung_up() -> bool:
-    """Whether the waiting caller was cancelled while the store was asked."""
+    """Whether the waiting caller was cancelled during the call of the store."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def _told_later(nothing: Exchange, seconds: float) -> Exchange:
-    """An exchange that leased nothing, as the answer so many seconds after it."""
+    """An exchange that leased nothing, adjusted to be the answer some seconds later."""
     at = None if nothing.at is None else nothing.at + timedelta(seconds=seconds)
     return msgspec.structs.replace(nothing, at=at)
 

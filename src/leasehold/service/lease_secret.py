@@ -1,7 +1,8 @@
-"""Lease secrets: beside its version, which anybody could guess, a lease on the wire has a secret.
+"""Lease secrets: in addition to its version, which could be guessed, a lease on the wire has a
+secret.
 
-It is derived from the store's signing key, so that every server of a store knows all of them and
-none has to be kept.
+It is derived from the store's signing key, so that every server of a store can compute it and none
+has to be stored.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class LeaseSecrets:
         'dc7bc555f278ef9bb1fc2cec4d6f82a1'
         """
         named = f"lease:{version}:{job_id}".encode(errors="replace")
-        # A keyed hash of its own right: every lease of every exchange has its secret made and
+        # BLAKE2 is itself a keyed hash: every lease of every exchange has its secret made and
         # checked, and an HMAC takes ten times as long.
         return hashlib.blake2b(named, key=self._key, digest_size=16).hexdigest()
 
     def check(self, job_id: str, version: int, secret: str) -> None:
-        """Refuse who does not know the secret, in the words for a lease that is not theirs."""
+        """Refuse a caller without the secret, with the message for a lease that is not theirs."""
         wanted = self.of(job_id, version)
         if not hmac.compare_digest(wanted.encode(), secret.encode(errors="replace")):
             raise LeaseLostError(

@@ -7,23 +7,24 @@ from typing import Final
 
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 CALL_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of a call of a remote store. A submit is all or nothing: it cannot be cut into several."""
+"""The limit for a call of a remote store. An all-or-nothing submit cannot be split."""
 SMALL_BODY_BYTES: Final = 64 * 1024
-"""Up to here a body is read before it is known who sends it, and a job stored together with others:
-changes of threads less."""
+"""Up to this size, a body is read before its sender is known, and a job is stored together with
+others, which saves thread switches.
+"""
 BODY_SECONDS_MAX: Final = 30.0
-"""How long a body may take to come in."""
+"""How long a body may take to arrive."""
 HEADER_BYTES_MAX: Final = 64 * 1024
 CONNECTIONS_MAX: Final = 4096
-"""Of each face."""
+"""The limit for each face."""
 FILES_BESIDE_MAX: Final = 1024
-"""Files that a server has open beside its connections, the store's among them."""
+"""Files that a server has open besides its connections, including the store's."""
 STOP_SECONDS: Final = 30
 """How long requests in flight may take to finish when the service stops."""
 
 
 def allow_open_files() -> None:
-    """Let this process have as many files open as it takes connections, as far as it may."""
+    """Raise this process's limit on open files to match its connections, as far as permitted."""
     wanted = 2 * CONNECTIONS_MAX + FILES_BESIDE_MAX
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -1,4 +1,4 @@
-"""What operators ask: searches, orders about many jobs, dead letters, workers, upkeep."""
+"""The operations of operators: searches, orders about many jobs, dead letters, workers, upkeep."""
 
 from __future__ import annotations
 

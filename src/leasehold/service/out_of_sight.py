@@ -1,9 +1,9 @@
-"""Answers and errors for a caller who may see some queues only, without jobs of other queues.
+"""Answers and errors for a caller limited to some queues, without jobs of other queues.
 
 A job of theirs may depend on a job of another queue, or belong to it, as arranged by a caller who
 may see both. Its record, its history and refusals about it then name that job, and say why it
-ended. Every answer of every operation and verb comes through here on its way out: a rule that each
-would have to remember would be forgotten in one.
+ended. Every answer of every operation and verb passes through here: a rule that each had to
+remember would be forgotten in one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ IsHidden = Callable[[str], bool]
 
 
 class HiddenJobs(msgspec.Struct, frozen=True):
-    """Which of the jobs that an answer names are not to be told."""
+    """Which of the jobs named in an answer must be hidden."""
 
     is_hidden: IsHidden
     """For dependencies: also one that was deleted, since its owner cannot be told."""

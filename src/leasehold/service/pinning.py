@@ -1,4 +1,4 @@
-"""What people pin to the store for all who use it: deploy marks, named views, stops of workers."""
+"""The operations on pins: deploy marks, named views, and stops of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors as HTTP tells them: one table of statuses, and problem+json (RFC 9457) with our codes."""
+"""Errors over HTTP: one table of statuses, and problem+json (RFC 9457) with Leasehold's codes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ STATUSES: Final[tuple[tuple[type[CodedError], int], ...]] = (
     (errors.ResultExpiredError, 410),
     (errors.PayloadTooLargeError, 413),
     (errors.QueueFullError, 429),
-    (errors.StoreMovedError, 409),  # Waiting does not help: the service has to be told.
+    (errors.StoreMovedError, 409),  # Waiting does not help: the service has to be reconfigured.
     (errors.StoreError, 503),
     (errors.BlobUnavailableError, 503),
     (errors.BlobError, 409),
     (errors.UnsupportedError, 422),
 )
-"""The first that fits counts, so the special ones stand before the general."""
+"""The first match counts, so specific errors come before general ones."""
 
 
 STORE_AWAY: Final = (
@@ -53,7 +53,7 @@ STORE_AWAY: Final = (
 
 
 def status_of(error: CodedError) -> int:
-    """The status for an error; our remaining errors are input that makes no sense.
+    """The status for an error; all remaining errors of Leasehold mean invalid input.
 
     >>> status_of(errors.LeaseConflictError("another holder")), status_of(errors.CycleError("a, b"))
     (409, 422)
@@ -65,7 +65,7 @@ def problem_of(error: CodedError, status: int) -> dict[str, Any]:
     """The document for an error."""
     told = error_document(error)
     if status == 503:
-        # The trouble of the store (paths, processes) is for the log, not for the caller.
+        # Details of the store's trouble (paths, processes) belong in the log, not in the answer.
         told.update(message=STORE_AWAY, fields={})
     return {
         "type": f"urn:leasehold:problem:{told['code']}",

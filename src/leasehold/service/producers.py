@@ -1,4 +1,4 @@
-"""What producers ask: submit jobs, look at them, wait for them, stop them."""
+"""The operations of producers: submit jobs, read them, wait for them, cancel them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators ask of queues, schedules and settings."""
+"""The operations of operators on queues, schedules and settings."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ class QueueOperators(ApiPart):
         return ScheduleAnswer(schedule=schedule_document(known, self.store.now()))
 
     def _check_schedule(self, caller: Caller, name: str) -> None:
-        """Refuse a schedule of another queue than the caller's, as if it was not there."""
+        """Refuse a schedule outside the caller's queues as if it did not exist."""
         if caller.queues is None:
             return
         known = self.store.get_schedule(name)

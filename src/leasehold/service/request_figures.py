@@ -1,6 +1,6 @@
-"""How the requests of this server process went: how long they took, and which were refused.
+"""Figures of this server process's requests: how long they took, and which were refused.
 
-These figures are the process's own and begin anew with it, unlike those of the store.
+These figures belong to the process and start again with it, unlike those of the store.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ BOUNDS_SECONDS: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 )  # fmt: skip
 NO_ENDPOINT: Final = "other"
-"""What requests count as for which there is no route: anybody can think of any number of paths."""
+"""The endpoint for requests without a route, since clients can invent any number of paths."""
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 
 
 class RequestFigures:
-    """Counts of requests, by endpoint. Only the event loop's thread writes them."""
+    """Counts of requests by endpoint. Only the event loop's thread writes them."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -36,7 +36,7 @@ class RequestFigures:
         self._errors: Counter[tuple[str, int]] = Counter()
 
     def count(self, endpoint: str, method: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """Count an answered request."""
         key = endpoint, method
         self._counts[key][bisect_left(BOUNDS_SECONDS, seconds)] += 1
         self._seconds[key] += seconds  # type: ignore[assignment]  # a sum, not a count
@@ -72,7 +72,7 @@ class RequestFigures:
 
 
 class RequestMeter:
-    """Counts every request that passes, also those that are refused further in."""
+    """Counts every request that passes, including those refused later."""
 
     def __init__(self, app: ASGIApp, figures: RequestFigures, routes: Iterable[Route]) -> None:
         self._app = app
@@ -84,7 +84,7 @@ class RequestMeter:
             await self._app(scope, receive, send)
             return
         began = self._figures.clock.monotonic()
-        # A fault of ours that nothing was sent of is an internal error to the caller.
+        # If the service failed before sending anything, the caller gets an internal error.
         status = 500
 
         async def send_counted(message: Message) -> None:

@@ -1,8 +1,8 @@
 """The rights of a caller with a scope: dependencies, workflows, and names.
 
-A job of another queue is as unknown to them as one that is not there: a caller who could depend on
-it would learn that it exists, and how and when it ends, and could raise its priority. A job under
-the name of another's job or workflow would be counted, shown and leased as a part of it.
+A job of another queue is treated like one that does not exist: a caller who could depend on it
+would learn that it exists, and how and when it ends, and could raise its priority. A job under the
+name of another's job or workflow would be counted, shown and leased as part of it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from leasehold.service.caller import Caller
 def refusals(
     caller: Caller, drafts: Sequence[Draft], find: Callable[[str], Job | None]
 ) -> dict[str, LeaseholdError]:
-    """By id, the drafts that depend on jobs which the caller may not see, or on such drafts; and
-    those that belong to a foreign workflow.
+    """The refusals, by id, of drafts that depend on jobs the caller may not see, or on such drafts,
+    and of drafts that belong to a foreign workflow.
     """
     found: dict[str, LeaseholdError] = {}
     if caller.queues is None:
@@ -52,7 +52,7 @@ def refusals(
 def _refused_parent(
     caller: Caller, draft: Draft, parent_id: str, find: Callable[[str], Job | None]
 ) -> ForbiddenError | None:
-    """It is refused whether there is such a job or not: the difference would tell of it."""
+    """It is refused whether such a job exists or not, since the difference would reveal it."""
     assert caller.queues is not None
     prefixes = [own_prefix(queue) for queue in sorted(caller.queues)]
     if parent_id.startswith(tuple(prefixes)) or caller.may_see(find(parent_id)):
@@ -65,14 +65,14 @@ def _refused_parent(
 
 
 def check_schedule(caller: Caller, store: Store, draft: ScheduleDraft) -> None:
-    """Refuse a schedule that is not the caller's to set."""
+    """Refuse a schedule that the caller may not set."""
     for refusal in refusals(caller, [draft.job], store.get).values():
         raise refusal
     _check_schedule_name(caller, store, draft.name, draft.job.queue)
 
 
 def _check_schedule_name(caller: Caller, store: Store, name: str, queue: str) -> None:
-    """Refuse the name of a schedule that is not the caller's to set, or could be another's."""
+    """Refuse the name of a schedule that the caller may not set, or that could be another's."""
     if caller.queues is None:
         return
     known = store.get_schedule(name)

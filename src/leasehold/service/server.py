@@ -1,4 +1,4 @@
-"""The server: uvicorn with our limits, a sweep beside it, and a stop that loses nothing."""
+"""The server: uvicorn with Leasehold's limits, a sweep beside it, and a lossless stop."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ KEEP_ALIVE_SECONDS: Final = 75
 UNREAD_SECONDS_MAX: Final = 30
 """How long a client may leave an answer unread."""
 SWITCH_SECONDS: Final = 0.001
-"""How long a thread keeps the interpreter while others wait for it; Python's own 5 ms are paid at
-each hand-over of a request from thread to thread, beside a page that is being rendered.
+"""How long a thread keeps the interpreter while others wait for it. Python's default of 5 ms would
+be paid at each hand-over of a request between threads while a page is being rendered.
 """
 SWEEP_SECONDS: Final = REMOTE_LEASE_SECONDS / 3
-"""The death of a worker far away is never proved: its expired leases are the first sign of it."""
+"""The death of a remote worker is never proved: its expired leases are the first sign of it."""
 
 
 class Server(uvicorn.Server):
@@ -57,7 +57,7 @@ class Server(uvicorn.Server):
         self._grpc_server = grpc_server
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop; uvicorn would raise the signal once more at the end, before the store is closed."""
+        """Stop; uvicorn would raise the signal again at the end, before the store is closed."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
@@ -95,7 +95,7 @@ def make_server(
     on_started: Callable[[], None] = lambda: None,
     grpc_server: GrpcServer | None = None,
 ) -> tuple[Server, list[socket.socket]]:
-    """A server on a socket that is bound already; `tls` are uvicorn's ssl options."""
+    """A server on a bound socket; `tls` has uvicorn's ssl options."""
     config = uvicorn.Config(
         http_app(api, hosts=hosts, beside=beside(api)),
         http=BoundedProtocol,
@@ -114,7 +114,7 @@ def make_server(
 
 @contextmanager
 def upkeep(store: Store, env: Env, blobs: Blobs | None) -> Iterator[None]:
-    """Do beside the server what workers do for a store: there may be none but those far away."""
+    """Do the upkeep that workers do for a store, since there may be only remote ones."""
     sweep = RecoverySweep(store, env=env, interval_seconds=SWEEP_SECONDS)
     pruner = Pruner(store, env=env, blobs=blobs, actor="service")
     sweep.start()
@@ -140,10 +140,10 @@ def serve(
     grpc_address: GrpcAddress | None = None,
     on_started: Callable[[int | None], None] = lambda _: None,
 ) -> None:
-    """Serve a store until a signal comes, then let everybody finish.
+    """Serve a store until a signal comes, then let running requests finish.
 
-    `beside` makes the routes that are served beside the API, such as the dashboard's.
-    `on_started` is told the port of the gRPC face; raises OSError if that cannot be had.
+    `beside` makes the routes served besides the API, such as the dashboard's. `on_started` gets the
+    port of the gRPC face; raises OSError if it cannot be bound.
     """
     blobs = Blobs(store, blob_place, env=env)
 
@@ -179,7 +179,7 @@ def _grpc_server(api: Api, address: GrpcAddress) -> GrpcServer:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens there; raises OSError with the reason if it cannot."""
+    """A listening socket; raises OSError with the reason if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With its protocol told, asyncio sends each answer at once, not when the one before was heard.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -1,10 +1,10 @@
-"""Which roles may call which verb of the store remotely, and what a scope leaves of it.
+"""Which roles may call which verb of the store remotely, and how a scope narrows it.
 
-To a caller with a scope, jobs of other queues are not there. So that it looks the same in every
-verb, the store is asked for an impossible id in their place (`hidden`), and answers.
+For a caller with a scope, jobs of other queues do not exist. To make that look the same in every
+verb, the store is asked for an impossible id instead (`hidden`), and its answer is returned.
 
-A verb that is not named in ROLES_OF is for no role, and one without a rule about queues here is not
-for tokens that are good for some queues only: a forgotten rule is a refusal.
+A verb missing from ROLES_OF is refused to every role, and one without a rule about queues here is
+refused to tokens limited to some queues: a forgotten rule means refusal.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _ROLES: Final[dict[tuple[Role, ...], str]] = {
     """,
 }
 ROLES_OF: Final = {verb: roles for roles, verbs in _ROLES.items() for verb in verbs.split()}
-"""The roles of which a caller must have one, by verb."""
+"""The roles by verb, of which a caller must have one."""
 
 _HARMLESS: Final = frozenset({"now", "hints", "settings"})
-"""About no queue in particular, and nothing that a token for some queues may not know."""
+"""Verbs that concern no particular queue and reveal nothing to a token limited to some queues."""
 
 _WHOLE_STORE: Final = frozenset(["graph", "set_setting", "unset_setting", "pin", "unpin"])
 """Never for a token with a scope, although an argument could be taken for one of `_SCOPED`."""
@@ -76,7 +76,7 @@ Arguments = dict[str, Any]
 
 
 def allowed(store: Store, caller: Caller, verb: str, given: Arguments) -> Arguments:
-    """The arguments with which the verb is carried out for this caller; raises ForbiddenError.
+    """The arguments with which to carry out the verb for this caller; raises ForbiddenError.
 
     An admin may say for whom it acts and submits; for others, that is the token.
     """
@@ -85,7 +85,7 @@ def allowed(store: Store, caller: Caller, verb: str, given: Arguments) -> Argume
         if arguments.get("actor") is not None:
             arguments["actor"] = caller.actor
             if verb == "recover":
-                # A worker sweeps by itself; what is done in somebody's name is an order.
+                # A worker sweeps automatically; a sweep in somebody's name is an order.
                 caller.check_role(("operator",))
         if "drafts" in arguments:
             arguments["drafts"] = [_by(caller, each) for each in arguments["drafts"]]
@@ -108,12 +108,12 @@ def allowed(store: Store, caller: Caller, verb: str, given: Arguments) -> Argume
 
 
 def hidden(job_id: str) -> str:
-    """An id that no job has, as it has a control character in it."""
+    """An id that no job can have, since it contains a control character."""
     return _HIDDEN + job_id
 
 
 def told(error: LeaseholdError) -> LeaseholdError:
-    """An error about a hidden job, as it is told of a job that is not there."""
+    """An error about a hidden job, worded as for a job that does not exist."""
     if _HIDDEN not in str(error) and repr(_HIDDEN)[1:-1] not in str(error):
         return error
     document = error_document(error)
@@ -186,7 +186,7 @@ def _drafts_in(arguments: Arguments) -> list[Draft]:
 
 
 def _narrow(store: Store, caller: Caller, verb: str, arguments: Arguments) -> None:
-    """Keep a caller with a scope within it."""
+    """Restrict a caller to their scope."""
     assert caller.queues is not None
     if verb == "prune" and not _is_daily(arguments):
         caller.check_unscoped()
@@ -297,7 +297,7 @@ def _check_schedule(store: Store, caller: Caller, arguments: Arguments, name: st
 
 
 def _check_held(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
-    """A lease's secret does not widen a scope."""
+    """A lease's secret does not extend a scope."""
     arguments[name] = [
         msgspec.structs.replace(each, job_id=_in_sight(store, caller, each.job_id))
         for each in arguments[name]

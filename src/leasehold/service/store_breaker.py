@@ -13,15 +13,15 @@ from leasehold.errors import StoreError, StoreMovedError, StoreUnavailableError
 logger = logging.getLogger("leasehold.service")
 
 FAILURES_MAX: Final = 5
-"""So many failures in a row, and requests are refused without asking the store."""
+"""After this many failures in a row, requests are refused without calling the store."""
 PROBE_SECONDS: Final = 1.0
-"""Then one request is let through so long after the last, to see whether it works again."""
+"""How long after the last one a request is then let through as a probe."""
 REFUSAL: Final = "the store is unavailable: try again in a second"
-"""What the others are told; the log says once why, and when the store is back."""
+"""The message for the others; the log says once why, and when the store is back."""
 
 
 class StoreBreaker:
-    """Counts failures of the store in a row, and says which requests may ask it.
+    """Counts consecutive failures of the store, and decides which requests may call it.
 
     >>> from leasehold.env import Env, ManualClock
     >>> clock = ManualClock()
@@ -55,7 +55,7 @@ class StoreBreaker:
         return self._failures >= FAILURES_MAX
 
     def check(self) -> None:
-        """Refuse the request while the store is away, but for the one that is the probe."""
+        """Refuse the request while the store is away, unless it is the probe."""
         if not self.is_open:
             return
         with self._lock:
@@ -67,7 +67,7 @@ class StoreBreaker:
             self._next_probe = math.inf
 
     def worked(self) -> None:
-        """The store has answered."""
+        """Record that the store has answered."""
         if self._failures:
             with self._lock:
                 was_open, self._failures = self.is_open, 0
@@ -75,7 +75,7 @@ class StoreBreaker:
                 logger.warning("the store answers again: requests are accepted")
 
     def failed(self) -> None:
-        """The store could not do its work."""
+        """Record that the store has failed."""
         with self._lock:
             self._failures += 1
             self._next_probe = self._clock.monotonic() + PROBE_SECONDS
@@ -87,7 +87,9 @@ class StoreBreaker:
             )
 
     def note(self, error: BaseException | None) -> None:
-        """What became of a request: only errors about the store itself are its failures."""
+        """Record the outcome of a request: only errors about the store itself count as its
+        failures.
+        """
         if isinstance(error, StoreError) and not isinstance(error, StoreMovedError):
             self.failed()
         else:

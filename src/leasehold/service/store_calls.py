@@ -1,7 +1,7 @@
 """The store for remote stores: every verb of the contract, for callers with its role.
 
-The public operations are for people and other languages; this is what `TaskQueue("http://...")`
-speaks. Leases have secrets here too: a version alone, which anybody could guess, settles nothing.
+The public operations are for people and other languages; `TaskQueue("http://...")` uses this.
+Leases have secrets here too: a version alone, which could be guessed, settles nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class StoreCalls:
         self._blob_calls = BlobCalls(store, secrets, blobs)
 
     def call(self, verb: Verb, caller: Caller, body: bytes) -> bytes:
-        """Carry out a verb, but for `hints`."""
+        """Carry out a verb, except `hints`."""
         asked = arguments_of(verb, caller, body)
         secrets: list[str] = asked.pop("lease_secrets")
         if verb.name in BLOB_VERBS:
@@ -106,7 +106,7 @@ class StoreCalls:
                 store.register_worker(arguments["info"], is_remote=True)
                 return None
             case "leave_worker":
-                # Its entry was perhaps made by another server.
+                # Another server may have made its entry.
                 life = store.register_worker(arguments["info"], is_remote=True, is_entered=True)
                 life.close()
                 return None
@@ -132,7 +132,7 @@ class StoreCalls:
         ]
 
     def _refusal(self, job_id: str, version: int, secret: str) -> LeaseLostError | None:
-        """Why a call under a lease is refused, if its secret is not known.
+        """The error for a call under a lease with a wrong secret.
 
         A lease that is over is for the store to refuse, which also writes it down: there is nothing
         left to steal. A lease that was not granted yet might be, in this very moment: it is refused
@@ -169,7 +169,7 @@ def arguments_of(verb: Verb, caller: Caller, body: bytes) -> dict[str, Any]:
 
 
 def _visible(caller: Caller, verb: str, answer: Any) -> Any:
-    """The part of the answer that a caller may see."""
+    """The part of an answer that the caller may see."""
     if caller.queues is None:
         return answer
     if isinstance(answer, list):
@@ -193,6 +193,6 @@ def _good(given: Sequence[Any], refusals: Sequence[LeaseLostError | None]) -> li
 
 
 def _with_refusals(answers: Sequence[Any], refusals: Sequence[LeaseLostError | None]) -> list[Any]:
-    """One answer for each that was given, in order."""
+    """One answer for each argument, in order."""
     rest = iter(answers)
     return [next(rest) if refusal is None else refusal for refusal in refusals]

@@ -31,7 +31,7 @@ def _pruned(report: PruneReport) -> PruneReport:
 
 
 def _uncounted(made: CleanUp) -> CleanUp:
-    """That a clean-up was made, and when: the caller that goes on with it looks for its record."""
+    """That a clean-up was made, and when: the caller that continues it looks for its record."""
     return CleanUp(
         run=made.run,
         mode=made.mode,

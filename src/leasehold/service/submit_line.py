@@ -1,9 +1,9 @@
-"""Single submits that come while others are being stored are stored together.
+"""Single submits that arrive while others are being stored are stored together.
 
-A group takes one thread, one look at each token and one write, where each by itself would take one
-of its own: most of a submit's cost is the change of threads. A lone submit goes at once, and its
-write looks at the token itself (TOK-7): a look beside it would first have to read again the pages
-that the write before has changed.
+A group takes one thread, one check of each token and one write, instead of one of each per submit;
+most of a submit's cost is the thread switch. A lone submit goes at once, and its write checks the
+token itself (TOK-7): a separate check would first have to read again the pages that the previous
+write has changed.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from leasehold.service.api import Api
 
 GROUPS_MAX: Final = 2
-"""Stored at the same time: while one waits for the disk, the next is made ready."""
+"""Groups stored at the same time: while one waits for the disk, the next is prepared."""
 GROUP_SIZE_MAX: Final = 64
 
 
 class Submission(NamedTuple):
-    """A request on its way: who asks, what, and how to tell them the answer."""
+    """A pending request: the caller, the submit, and how to deliver the answer."""
 
     caller: Caller | None
-    """None if it was not asked yet whose the secret is."""
+    """None if the secret has not been looked up yet."""
     secret: str | None
     asked: Callable[[Caller], Submit]
     """The request; refuses a caller without the right."""
@@ -107,7 +107,7 @@ class SubmitLine:
     # -- on a thread ------------------------------------------------------------------------------
 
     def _store_one(self, submission: Submission) -> bytes:
-        """The answer to a submit that goes by itself."""
+        """The answer to a lone submit."""
         caller = submission.caller
         if caller is None:
             if submission.secret is not None:
@@ -118,7 +118,7 @@ class SubmitLine:
         return self._store_alone(submission, caller, submission.asked(caller))
 
     def _store_unasked(self, submission: Submission, digest: str) -> bytes | None:
-        """Let the write look at the token of a known caller; None for any other case."""
+        """Let the write check the token of a known caller; None in any other case."""
         caller = self._api.known_callers.find(digest)
         if caller is None or caller.token is None or caller.queues is not None:
             return None
@@ -159,7 +159,7 @@ class SubmitLine:
     def _store_together(
         self, group: Sequence[Submission], outcomes: list[_Outcome]
     ) -> list[_Outcome]:
-        """Store submits that have nothing to do with each other in one write."""
+        """Store independent submits in one write."""
         drafts: dict[int, Draft] = {}
         taken: set[object] = set()
         for index, outcome in enumerate(outcomes):
@@ -171,7 +171,8 @@ class SubmitLine:
                 outcomes[index] = error
                 continue
             names = {draft.id, (draft.queue, draft.idempotency_key)} - {(draft.queue, None)}
-            # Of two that would be one job, the second is told of the first: later.
+            # If two would be one job, the second has to be answered with the first, so it is stored
+            # later.
             if taken.isdisjoint(names) and not has_large([draft]):
                 taken |= names
                 drafts[index] = draft
@@ -196,7 +197,7 @@ def _outcome(made: Callable[[], _Outcome]) -> _Outcome:
 
 
 def _is_plain(caller: Caller, request: Submit) -> bool:
-    """Whether a submit asks for nothing but to be stored."""
+    """Whether a submit asks only to be stored."""
     return (
         caller.queues is None
         and request.request_id is None

@@ -1,7 +1,7 @@
 """A listener's subscription to the store, made when somebody first waits.
 
-Not on the event loop: a store over a network may take seconds to say that it listens, and while it
-is away everybody else is still to be answered.
+It is not made on the event loop: a store over a network may take seconds to subscribe, and while it
+is away all other callers must still be answered.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from leasehold.core.model.records import Listener
 
 
 class Subscription:
-    """Of one listener; everything happens on the event loop of its server."""
+    """The subscription of one listener; everything happens on the event loop of its server."""
 
     def __init__(self, store: Store, listener: Listener) -> None:
         self._store = store
@@ -22,20 +22,20 @@ class Subscription:
         self._begun: asyncio.Future[Callable[[], None]] | None = None
 
     async def begin(self) -> None:
-        """Return when every later change is heard; raises what the store does."""
+        """Return once every later change will be heard; raises the store's errors."""
         begun = self._begun
         if begun is None:
             begin = asyncio.to_thread(self._store.subscribe, self._listener)
             begun = self._begun = asyncio.ensure_future(begin)
         try:
-            # Others may wait for it too.
+            # Other callers may be waiting for it too.
             await asyncio.shield(begun)
         except Exception:
             self._begun = None
             raise
 
     def end(self) -> None:
-        """Hear nothing any more."""
+        """End the subscription."""
         begun = self._begun
         if begun is None:
             return

@@ -19,7 +19,7 @@ async def answer_unless_gone(
 ) -> Any:
     """The operation's answer; None if its caller is `gone` first, or this is cancelled.
 
-    Leases granted to a caller who is gone go back, unless the request may come again.
+    Leases granted to a caller that is gone are handed back, unless the request may be repeated.
     """
     task = asyncio.ensure_future(api.call_waiting(operation, caller, asked))
     leaving = asyncio.ensure_future(gone)
@@ -39,9 +39,9 @@ async def answer_unless_gone(
 
 
 def _may_come_again(asked: LeaseJobs | ExchangeJobs) -> bool:
-    """Whether leases stay although their caller is gone.
+    """Whether to keep leases although their caller is gone.
 
-    A request with an id may have been sent twice: its leases are another connection's, too, whose
-    holder works under them already or is about to be answered with them.
+    A request with an id may have been sent twice: then its leases also belong to another
+    connection, whose holder already works under them or is about to receive them.
     """
     return asked.request_id is not None

@@ -1,6 +1,6 @@
 """What runs jobs: leases, heartbeat, recovery sweep, supervisor, worker loop and executors.
 
-The names here are for authors of a worker of their own; the built-in one is made of the same.
+These names are for authors of their own workers; the built-in worker is made of the same parts.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -41,7 +41,7 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when asked for: who only submits jobs never loads what runs them.
+    # Imported on demand: a process that only submits jobs never loads the code that runs them.
     if name not in _HOMES:
         raise AttributeError(f"module 'leasehold.worker' has no attribute {name!r}")
     from importlib import import_module

@@ -1,7 +1,7 @@
 """Transactions of async tasks, one at a time per event loop, begun without stopping it.
 
-Two tasks of one loop share its thread: were the second to wait for the first one's transaction in
-that thread, the first could never end.
+Two tasks of one loop share its thread: if the second waited for the first one's transaction in that
+thread, the first could never end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _turns: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
 async def open_in_turn(
     begin: Callable[[], JobTransaction], gave_up: Callable[[], None]
 ) -> tuple[JobTransaction, Callable[[], None]]:
-    """Open a transaction from another thread; answers with it, and with how to end the turn."""
+    """Open a transaction from another thread; returns it, and a function that ends the turn."""
     turn = _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
     await turn.acquire()
     opening = asyncio.ensure_future(asyncio.to_thread(begin))
@@ -35,7 +35,7 @@ async def open_in_turn(
     try:
         held = await asyncio.shield(opening)
     except BaseException:
-        # Cancelled while the other thread still waits: the transaction it opens has no owner.
+        # Cancelled while the other thread still waits: its transaction will have no owner.
         opening.add_done_callback(abandon)
         raise
     held.adopt()

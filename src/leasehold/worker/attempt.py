@@ -1,8 +1,8 @@
-"""From code to outcome: call the task, and say what its value or its error means for the job.
+"""Call the task, and turn its value or its error into an outcome for the job.
 
-Every executor uses these, in any thread or process. Nothing but an outcome ever leaves an attempt,
-whatever the code, its value or its error does; and no copy of this process that the code has forked
-comes back from here.
+Every executor uses these functions, in any thread or process. Nothing but an outcome ever leaves an
+attempt, whatever the code, its value or its error does; and no copy of this process that the code
+has forked ever returns from here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ BROKE_OFF: Final = Fail(
 )
 """The outcome of an attempt when everything else has failed."""
 NOTHING: Final = Complete(b"null")
-"""The outcome of a task that returns None, and has attached nothing."""
+"""The outcome of a task that returns None and has attached nothing."""
 
 NO_ARGUMENTS: Final[Mapping[str, Any]] = MappingProxyType({})
 _WISHES: Final = (Retry, Snooze, Cancel)
@@ -66,7 +66,7 @@ def attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome:
 
 
 def attempt_of(lease: Lease, task: TaskDefinition, attempted: Attempted) -> Outcome:
-    """The same for an attempt whose context is made only if somebody asks for it."""
+    """Run an attempt whose context is made only if the task asks for it."""
     try:
         return copy_context().run(_attempt, lease, task, attempted)
     except BaseException:  # noqa: BLE001 - whatever it is, the attempt is spent and its slot goes on.
@@ -115,7 +115,7 @@ def _attempt(lease: Lease, task: TaskDefinition, attempted: Attempted) -> Outcom
 
 
 async def _whole(coroutine: CoroutineType[Any, Any, Any]) -> Any:
-    # A copy must not come to the end of `asyncio.run`, which would close shared descriptors.
+    # A forked copy must not reach the end of `asyncio.run`, which would close shared descriptors.
     with copies_end_here():
         return await coroutine
 
@@ -123,7 +123,7 @@ async def _whole(coroutine: CoroutineType[Any, Any, Any]) -> Any:
 def conclude(outcome: Outcome, context: JobContext) -> Outcome:
     """End the task's own transaction, if it has one open: complete the job in it, or roll back.
 
-    From now on the context opens no other one. The code's last printed text is kept.
+    From now on the context opens no other transaction. The code's last printed text is kept.
     """
     if context.unfinished_line:
         keep_rest(context)
@@ -138,7 +138,7 @@ def conclude(outcome: Outcome, context: JobContext) -> Outcome:
 
 
 def broke_off(context: JobContext) -> Outcome:
-    """The outcome of an attempt of which nothing else can be told; its transaction is undone."""
+    """The outcome of an attempt whose own outcome is unknown; its transaction is rolled back."""
     transaction = guarded(context.close_transactions, None)
     if transaction is not None:
         guarded(transaction.roll_back, None)
@@ -146,9 +146,10 @@ def broke_off(context: JobContext) -> Outcome:
 
 
 def outcome_of_value(value: Any, task: TaskDefinition, attempted: Attempted) -> Outcome:
-    """The outcome of a returned value. One that cannot be encoded fails for good; never raises.
+    """The outcome of a returned value; a value that cannot be encoded fails the job for good. Never
+    raises.
 
-    A result that is too large for a row is still to be put away, by `large.with_result_kept`.
+    A result too large for a row must still be put into the blob store by `large.with_result_kept`.
     """
     # Its real class: a value may raise, or lie, when it is asked for its `__class__`.
     kind = type(value)
@@ -165,7 +166,7 @@ def outcome_of_value(value: Any, task: TaskDefinition, attempted: Attempted) -> 
         made = attempted.context_made
         return Complete(data, None if made is None else made.note, codec.name)
     except BaseException as error:  # noqa: BLE001 - a value's own methods may raise anything here.
-        # Those of the codec name the type already, where it matters.
+        # The codec's errors already name the type where it matters.
         of_type = "" if isinstance(error, PayloadError) else f" of type {type_name(value)}"
         message = (
             f"it ran, but task {task.name!r} returned a value{of_type} that "
@@ -175,7 +176,7 @@ def outcome_of_value(value: Any, task: TaskDefinition, attempted: Attempted) -> 
 
 
 def _tell_of_change(value: Any, data: bytes, task: TaskDefinition) -> None:
-    # The work is done, so that to refuse its result would only lose it.
+    # The work is done; refusing its result now would only lose it.
     why = guarded(lambda: task.codec.first_change_of_result(value, data), None)
     if why is not None:
         logger.warning(
@@ -188,7 +189,7 @@ def _tell_of_change(value: Any, data: bytes, task: TaskDefinition) -> None:
 
 
 def _wish(value: Retry | Snooze | Cancel) -> Outcome:
-    """The outcome that the task asks for, made anew of plain numbers and texts."""
+    """The outcome that the task asked for, rebuilt from plain numbers and strings."""
     reason = clean_text(value.reason)
     if isinstance(value, Snooze):
         return Snooze(float(value.seconds), reason)
@@ -205,15 +206,15 @@ def outcome_of_error(
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] = NO_ARGUMENTS,
 ) -> Outcome:
-    """The outcome of a raised error: cancelled if that was asked for, otherwise a failed attempt.
+    """The outcome of a raised error: cancelled if that was requested, otherwise a failed attempt.
 
-    The arguments are given if the task was called. Never raises.
+    The arguments are passed if the task was called. Never raises.
     """
     if context.cancelled and issubclass(type(error), _CANCELLATIONS):
         return Cancel(context.cancel_reason or "")
     if type(error) is TypeError and args is not None and not task.codec.fits(args, kwargs):
-        # No bug in the task, whose code was not even entered, and no fault of the job's: it was
-        # submitted by another version of the program, of which there may be workers.
+        # Neither the task's code, which was not entered, nor the job is at fault: another version
+        # of the program submitted it, and workers of that version may exist.
         described = JobError(
             "TypeError",
             clean_text(
@@ -222,7 +223,7 @@ def outcome_of_error(
             ),
         )
         return Fail(described, retryable=True)
-    # A class of exceptions may have a hostile metaclass: then it is retried, as most are.
+    # An exception class may have a hostile metaclass: the error is then retried, as most are.
     retryable = guarded(lambda: is_retryable(error, task.permanent, task.retryable), True)
     seconds = _retry_after_seconds(error, lease, task.backoff) if retryable else None
     return Fail(describe_error(error, skip_file=__file__), retryable, seconds)
@@ -232,7 +233,7 @@ def _retry_after_seconds(
     error: BaseException, lease: Lease, backoff: Callable[[int, BaseException], float] | None
 ) -> float | None:
     try:
-        # `isinstance` would ask the error for its `__class__` too, which is caught here.
+        # `isinstance` would also read the error's `__class__`; an error from that is caught here.
         seconds = error.retry_after_seconds if isinstance(error, RetryableError) else None
         if seconds is None and backoff is not None:
             seconds = backoff(lease.attempt, error)

@@ -14,7 +14,7 @@ from leasehold.worker.reports import Reports
 
 
 class PlainBacking:
-    """For a caller that runs one attempt at a time, with no other writer about the job."""
+    """For a caller that runs one attempt at a time, with no other writer for the job."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -27,7 +27,7 @@ class PlainBacking:
         return True
 
     def gave_up(self, lease: Lease) -> None:
-        """The lease is as it was."""
+        """The lease is unchanged."""
 
 
 class WorkerBacking:
@@ -61,7 +61,7 @@ class WorkerBacking:
             raise
 
     def make_way(self, lease: Lease) -> None:
-        """See to it that nothing of this lease is on its way to the store."""
+        """Make sure that nothing about this lease is on its way to the store."""
         if not self._heartbeat.suspend(lease):
             raise LeaseLostError(f"this worker has lost its lease of job {lease.job_id}")
         try:
@@ -83,5 +83,5 @@ class WorkerBacking:
         self._heartbeat.resume(lease)
 
     def address(self) -> str | None:
-        """Where a child process finds the store."""
+        """The URL by which a child process finds the store."""
         return self._store.address() if isinstance(self._store, LocalVerbs) else None

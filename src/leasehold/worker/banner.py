@@ -29,7 +29,7 @@ def say_hello(
     *,
     allow_commands: bool,
 ) -> None:
-    """Say what this worker serves."""
+    """Log what this worker serves."""
     logger.info(
         "leasehold %s: worker %s serves %s of store %s with %s",
         __version__,
@@ -51,11 +51,11 @@ def _queues(names: Collection[str]) -> str:
 
 
 _REASONS: Final = {"unrunnable": "the remaining jobs need other workers"}
-"""Those whose name does not say enough."""
+"""The reasons whose name does not say enough."""
 
 
 def say_goodbye(worker: str, reason: StopReason, did: WorkerStatistics) -> None:
-    """Say why this worker stopped, and how much it did."""
+    """Log why this worker stopped, and how much it did."""
     told = {
         "completed": did.completed,
         "failed": did.failed,
@@ -71,6 +71,6 @@ def say_goodbye(worker: str, reason: StopReason, did: WorkerStatistics) -> None:
 
 
 def shortened(names: list[str]) -> str:
-    """The first few names, and how many there are besides."""
+    """The first few names, and the number of further ones."""
     more = len(names) - NAMES_MAX
     return ", ".join([*names[:NAMES_MAX], *([f"and {more} more"] if more > 0 else [])])

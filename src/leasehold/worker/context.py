@@ -1,6 +1,6 @@
-"""A running task's view of its job, and how it hears that it should stop.
+"""A running task's view of its job, and how it learns that it should stop.
 
-A task asks for it: `ctx = current_job()`. Its reports go to a `Sink`: in the worker's own process
+A task gets it with `ctx = current_job()`. Its reports go to a `Sink`: in the worker's own process
 that is the worker, which writes them in batches; in a child process it is a pipe.
 """
 
@@ -51,17 +51,17 @@ class StopCause(Enum):
     LEASE_LOST = "lease_lost"
     """This worker no longer holds the job: another one may be running it by now."""
     HANDED_BACK = "handed_back"
-    """The worker stops and has handed the job back: another one will run it."""
+    """The worker is stopping and has handed the job back: another one will run it."""
 
 
 class Sink(Protocol):
-    """Where a context's reports go. Calls come from the task's thread and must return at once."""
+    """Takes a context's reports. Calls come from the task's thread and must return at once."""
 
     def progress(self, lease: Lease, document: bytes) -> None:
-        """Keep this JSON document as the job's progress; only the latest one matters."""
+        """Store this JSON document as the job's progress; only the latest one matters."""
 
     def log(self, lease: Lease, line: LogLine) -> None:
-        """Keep this line."""
+        """Store this line."""
 
 
 class JobContext:
@@ -100,7 +100,7 @@ class JobContext:
         self._fetch = fetch
         self._backing = backing
         self.pid = here() if pid is None else pid
-        """The process in which the attempt runs: one forked from it may not speak for it."""
+        """The process in which the attempt runs: a fork of it may not report for it."""
         self._transaction: TaskTransaction | None = None
         self._concluded = False
         self._stop: tuple[StopCause, str] | None = None
@@ -108,11 +108,11 @@ class JobContext:
         self.note: bytes | None = None
         """What `attach` was given, as JSON."""
         self.large = large
-        """What keeps payloads and results that are too large for a row; None for nothing."""
+        """The keeper of payloads and results too large for a row; None if there is none."""
         self.settled: Settled | None = None
         """The store's answer, once the attempt has completed in its own transaction."""
         self.unfinished_line = ""
-        """The code's printed text after its last line end."""
+        """The text that the code printed after its last line end."""
 
     @property
     def lease(self) -> Lease:
@@ -151,7 +151,7 @@ class JobContext:
 
     @property
     def deadline(self) -> datetime | None:
-        """When the job should be done; it is not stopped for being late."""
+        """When the job should be done; a late job is not stopped."""
         return self._lease.deadline
 
     # -- results of dependencies -------------------------------------------------------------
@@ -163,9 +163,9 @@ class JobContext:
     def dependency_results(self, of: Any = None) -> dict[str, Any]:
         """The results of the job's dependencies, by id, in the order of `depends_on`.
 
-        As plain JSON data, or each as an `of`: a dataclass, a datetime, any type that a task's type
-        hints could name. A dependency that did not complete, because its failure is ignored, is
-        not among them.
+        They are plain JSON data, or each an `of`: a dataclass, a datetime, any type that a task's
+        type hints could name. A dependency that did not complete, because its failure is ignored,
+        is left out.
         """
         results = decode_results(self.fetch_dependency_results(), plain_codec)
         convert = None if of is None else converter(of)
@@ -174,11 +174,13 @@ class JobContext:
         return {job_id: convert(value) for job_id, value in results.items()}
 
     def passed_results(self) -> list[Any]:
-        """The same for a call that is given them: as plain data, which its own hints rebuild."""
+        """The results for a call that takes them: as plain data, which the call's own hints
+        convert.
+        """
         return list(self.dependency_results().values())
 
     def fetch_dependency_results(self) -> list[DependencyResult]:
-        """The same, not decoded; an executor passes it on to a child process."""
+        """The results, not decoded; an executor passes them on to a child process."""
         if self._fetch is None:
             raise UnsupportedError(
                 f"job {self.job_id}: this worker gave the attempt no way to read the results of "
@@ -192,10 +194,10 @@ class JobContext:
         """A transaction on the job's own database that is committed with the job's completion.
 
         `with ctx.transaction() as connection:` (in an async task `async with`) opens it. When the
-        task returns, its writes are kept and the job is completed, both or neither: so the effects
-        of a job are there exactly once. An error, a `Snooze`, `Retry` or `Cancel`, a timeout or a
-        lost lease roll it back. Jobs submitted to this store meanwhile, and progress, are a part of
-        it. All other writers wait while it is open: make it the last step of the task.
+        task returns, its writes are kept and the job is completed, both or neither, so the effects
+        of a job happen exactly once. An error, a `Snooze`, `Retry` or `Cancel`, a timeout or a lost
+        lease roll it back. Jobs submitted to this store meanwhile, and progress, are part of it.
+        All other writers wait while it is open: make it the last step of the task.
         """
         if self._backing is None:
             raise UnsupportedError(
@@ -209,27 +211,27 @@ class JobContext:
                 "it lasts until the task returns; for a part that can be undone alone, use "
                 "`with connection.transaction():` inside it"
             )
-        # Named here before it can be open, so that `close_transactions` finds it.
+        # Assigned here before it can be open, so that `close_transactions` finds it.
         self._transaction = TaskTransaction(
             self._lease, self._backing, self._sink, lambda: self._concluded
         )
         return self._transaction
 
     def close_transactions(self) -> TaskTransaction | None:
-        """Said when the code has ended: let no transaction open any more; answers the open one."""
+        """Called when the code has ended: refuse further transactions; returns the open one."""
         self._concluded = True
         transaction = self._transaction
         return None if transaction is None or not transaction.is_settled_open() else transaction
 
     @property
     def own_transaction(self) -> TaskTransaction | None:
-        """The transaction that is open now; None if none is."""
+        """The open transaction, if there is one."""
         transaction = self._transaction
         return None if transaction is None or not transaction.is_open else transaction
 
     @property
     def backing(self) -> Backing | None:
-        """Who stands behind its transactions; an executor asks it on behalf of a child process."""
+        """The backing of its transactions; an executor uses it on behalf of a child process."""
         return self._backing
 
     # -- should it go on? --------------------------------------------------------------------
@@ -241,7 +243,7 @@ class JobContext:
 
     @property
     def stopped(self) -> tuple[StopCause, str] | None:
-        """Why it should stop, cause and reason; None while it should not."""
+        """Why it should stop (cause and reason); None while it should not."""
         return self._stop
 
     @property
@@ -258,7 +260,7 @@ class JobContext:
 
     @property
     def lease_lost(self) -> bool:
-        """Whether the job is no longer this worker's: the attempt's outcome is then discarded."""
+        """Whether this worker no longer holds the job; the attempt's outcome is then discarded."""
         return self._stopped_by(StopCause.LEASE_LOST) or self._stopped_by(StopCause.HANDED_BACK)
 
     def check(self) -> None:
@@ -274,7 +276,7 @@ class JobContext:
         raise LeaseLostError(message)
 
     def wait(self, seconds: Seconds) -> bool:
-        """Sleep, but no longer than the attempt should live; True if it should stop now.
+        """Sleep, but no longer than the attempt should run; True if it should stop now.
 
         An async task awaits `asyncio.sleep` instead, which is cancelled when it should stop.
         """
@@ -290,11 +292,11 @@ class JobContext:
         return self._stop is not None
 
     def stop(self, cause: StopCause, reason: str) -> None:
-        """Said by the worker: this attempt should end. The first cause stays."""
+        """Called by the worker: this attempt should end. The first cause is kept."""
         if self._stop is None:
             self._stop = (cause, reason)
-        # The flag is set before the condition is looked for, and a waiter makes the condition
-        # before it looks at the flag: one of the two always sees the other.
+        # The flag is set before the condition is read, and a waiter creates the condition before it
+        # reads the flag: one of the two always sees the other.
         condition = self._condition
         if condition is not None:
             with condition:
@@ -305,7 +307,7 @@ class JobContext:
 
     @property
     def _is_over(self) -> bool:
-        # A cancelled task may still say how it cleans up; in all other cases the lease is gone.
+        # A cancelled task may still report how it cleans up; in all other cases the lease is gone.
         return self._stop is not None and not self.cancelled
 
     # -- reports -----------------------------------------------------------------------------
@@ -313,7 +315,7 @@ class JobContext:
     def progress(
         self, done: float, total: float | None = None, message: str = "", **extra: Any
     ) -> None:
-        """Say how far the work is. Call it as often as you like: writes are coalesced."""
+        """Report how far the work is. Call it as often as you like: writes are coalesced."""
         document: dict[str, Any] = {"done": done}
         if total is not None:
             document["total"] = total
@@ -329,7 +331,7 @@ class JobContext:
             self._sink.progress(self._lease, encoded)
 
     def log(self, message: str) -> None:
-        """Keep a line with the job, and when it was said; it is written within half a second.
+        """Keep a line with the job, and its time; it is written within half a second.
 
         The last 1000 lines are kept, each up to 4096 characters.
         """
@@ -357,15 +359,15 @@ class JobContext:
 
 
 class Attempted(Protocol):
-    """An attempt whose context is made when somebody asks for it: the code of most jobs never does.
+    """An attempt whose context is made on demand: the code of most jobs never needs it.
 
-    The code's own threads may ask for it at any time, even after the attempt has ended.
+    The code's own threads may get it at any time, even after the attempt has ended.
     """
 
     context_made: JobContext | None
-    """The context, if somebody has asked for it."""
+    """The context, if it has been made."""
     concluded: bool
-    """Whether the code has ended: a context that is made later opens no transaction."""
+    """Whether the code has ended: a context made later opens no transaction."""
 
     @property
     def pid(self) -> int:
@@ -373,7 +375,7 @@ class Attempted(Protocol):
 
     @property
     def context(self) -> JobContext:
-        """Its context, which is made now if need be."""
+        """Its context, which is made now if needed."""
 
 
 class AttemptedWith:
@@ -389,7 +391,7 @@ class AttemptedWith:
 
 
 def open_connection() -> Connection | None:
-    """The connection of the running task's own transaction; None if it has none open."""
+    """The connection of the running task's open transaction; None if none is open."""
     attempted = current_attempt.get(None)
     context = None if attempted is None else attempted.context_made
     transaction = None if context is None else context.own_transaction
@@ -413,6 +415,6 @@ def running_job() -> JobContext | None:
 
 
 current_attempt: Final[ContextVar[Attempted]] = ContextVar("leasehold_current_job")
-"""Set at the beginning of an attempt, in a contextvars context of its own."""
+"""Set at the start of an attempt, in a contextvars context of its own."""
 # A condition is made only for a task that waits; one lock for all of them is never contended.
 _making_condition: Final = threading.Lock()

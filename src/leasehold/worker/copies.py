@@ -1,10 +1,9 @@
 """Forked copies: what `os.fork()` inside a task, a hook or an import leaves behind.
 
-The copy of a process has one thread, the one that forked. It may run the code that its author
-meant it to run, but when that code ends, it finds itself in the middle of a worker that is not its
-own: the next jobs in line, the connections, the store. So every call of application code compares
-the process before and after, and a copy ends there. It never reports, leases, settles or runs
-anything.
+The copy of a process has one thread, the one that forked. It may run the code that its author meant
+it to run, but when that code ends, it is in the middle of a worker that is not its own: the next
+jobs in line, the connections, the store. So every call of application code compares the process
+before and after, and a copy ends there. It never reports, leases, settles or runs anything.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ _pid = os.getpid()
 
 
 def here() -> int:
-    """The number of this process, without asking the system each time.
+    """The id of this process, without a system call each time.
 
-    A fork that was not made by Python is not noticed: where that would do harm, ask the system.
+    It misses a fork that was not made by Python: where that would do harm, ask the system.
     """
     return _pid
 
@@ -40,7 +39,7 @@ at_fork(after_in_child=_note_fork)
 
 @contextmanager
 def copies_end_here() -> Iterator[None]:
-    """Let a process that was forked inside this block end at the end of it."""
+    """Make a process forked inside this block end at the end of the block."""
     pid = here()
     try:
         yield
@@ -53,7 +52,7 @@ def copies_end_here() -> Iterator[None]:
 
 
 def leave_copy(error: BaseException | None = None) -> NoReturn:
-    """End this process as a program ends whose code returned, exited, or raised this error.
+    """End this process like a program whose code returned, exited, or raised this error.
 
     Nothing of the parent's is touched: no exit handlers, no threads to wait for.
     """

@@ -19,7 +19,7 @@ logger = safe_logger("leasehold.worker")
 
 
 class CuttingShort:
-    """Decides the outcomes of such runs, and has their code stopped."""
+    """Decides the outcomes of such runs, and stops their code."""
 
     def __init__(
         self, inbox: Inbox, in_hand: InHand, settling: Settling, stopping: Stopping
@@ -31,35 +31,34 @@ class CuttingShort:
         self._team: Team
 
     def begin(self, team: Team) -> None:
-        """Give it who runs the jobs."""
+        """Set the executors that run the jobs."""
         self._team = team
 
     def drop_what_was_lost(self) -> None:
-        """Leases that are others' now: nothing of their runs is settled."""
+        """Drop runs whose lease now belongs to another worker: nothing of them is settled."""
         while self._inbox.lost:
             lease, error = self._inbox.lost.popleft()
             run = self._in_hand.find(lease)
-            if run is not None:  # Otherwise it is being settled, and the store will judge that.
+            if run is not None:  # Otherwise the store will judge its settlement, now under way.
                 self._in_hand.forget(run)
                 self._settling.lose(lease, error)
                 run.decide(Release(reason="the lease was lost"))
                 self._team.stop(run)
 
     def pass_on_cancels(self) -> None:
-        """What people have cancelled is told so."""
+        """Tell runs that people have cancelled to stop."""
         while self._inbox.cancels:
             lease, reason = self._inbox.cancels.popleft()
             run = self._in_hand.find(lease)
             if run is not None and not run.context.cancelled:
                 run.context.stop(StopCause.CANCELLED, reason)
-                # Code that is killed, or has not begun, cannot say anything more; other code may
-                # still complete.
+                # Code that is killed or has not begun has no say; other code may still complete.
                 if run.started is None or run.task.executor in KILLING:
                     run.decide(Cancel(reason))
                 self._team.stop(run)
 
     def stop_what_timed_out(self, now: float) -> None:
-        """Attempts that have run longer than their jobs' `timeout_seconds`."""
+        """Stop attempts that have run longer than their jobs' `timeout_seconds`."""
         for run in self._in_hand.timed_out(now):
             failure = timeout_failure(run.lease)
             if run.decide(failure):
@@ -67,7 +66,7 @@ class CuttingShort:
                 self._team.stop(run)
 
     def hand_back_what_waits(self, now: float) -> int:
-        """Jobs that have not begun, and that others should begin instead: how many there were."""
+        """Hand back jobs that have not begun, so that other workers run them; returns how many."""
         if self._stopping.begins_now(now):
             taken = self._taken_back(self._team.take_back(), "its worker stopped before it began")
             self._say_what_it_waits_for()
@@ -77,7 +76,7 @@ class CuttingShort:
         return 0
 
     def hand_back_what_must_end(self, now: float) -> None:
-        """The worker stops, and its patience with what still runs is over."""
+        """Hand back all jobs still held, once the grace of a stopping worker is over."""
         if self._stopping.grace_ends_now(now):
             for run in tuple(self._in_hand.held):
                 if run.decide(Release(reason="its worker stopped")):

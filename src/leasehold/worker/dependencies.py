@@ -23,7 +23,7 @@ READ_AT_ONCE: Final = 500
 
 
 class DependencyResult(msgspec.Struct, frozen=True):
-    """The result of a completed dependency, not decoded yet."""
+    """The result of a completed dependency, not yet decoded."""
 
     job_id: str
     task: str
@@ -32,7 +32,7 @@ class DependencyResult(msgspec.Struct, frozen=True):
 
 
 FetchResults = Callable[[str], list[DependencyResult]]
-"""From a job's id to what its dependencies returned."""
+"""Gets the results of a job's dependencies by the job's id."""
 
 
 def fetch_results(
@@ -40,8 +40,8 @@ def fetch_results(
 ) -> list[DependencyResult]:
     """The results of a job's completed dependencies, in the order in which it names them.
 
-    A dependency that did not complete is left out; one whose result is gone, with its job or
-    without, is not: a task could not tell it from one that failed or returned None.
+    A dependency that did not complete is left out. One whose result is gone, with or without its
+    job, raises: a task could not tell it from one that failed or returned None.
     """
     job = store.get(job_id)
     if job is None:
@@ -72,7 +72,7 @@ def fetch_results(
 
 
 def _check_did_not_complete(store: Store, job_id: str, needed: str) -> None:
-    """Raise unless a job that is not there any more is known to have failed."""
+    """Raise unless a job that no longer exists is known to have failed."""
     archived = store.archived(needed)
     if archived is None or archived.status is Status.COMPLETED:
         raise ResultExpiredError(
@@ -95,9 +95,9 @@ def decode_results(
 
 
 def plain_codec(task: str) -> CallCodec:
-    """A codec for a task whose code, and so whose type hints, may not be here."""
+    """A codec for a task whose code, and so its type hints, may not be available here."""
     return CallCodec(_anything, title=task)
 
 
 def _anything(*args: Any, **kwargs: Any) -> Any:
-    """Stands for a task whose signature is not known here."""
+    """Stands in for a task whose signature is unknown here."""

@@ -1,8 +1,8 @@
 """Errors as bounded text, however hostile the error is.
 
-An exception is somebody's code: its `__str__`, its notes, its cause and even its class may raise,
-exit, lie or never end. So each fact is read on its own, through the base class where there is a
-way, and what cannot be read is replaced by words that say so. Nothing here raises.
+An exception runs foreign code: its `__str__`, its notes, its cause and even its class may raise,
+exit, lie or never end. So each fact is read separately, through the base class where possible, and
+an unreadable one is replaced by words that say so. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from leasehold.core.model.outcome import JobError
 TRACEBACK_LENGTH_MAX: Final = 16 * 1024
 MESSAGE_LENGTH_MAX: Final = 4 * 1024
 GROUPED_MAX: Final = 500
-"""Of a group with more errors in it, or more causes behind it, only the group itself is shown."""
+"""A group with more errors in it, or more causes behind it, is shown without them."""
 FRAMES_MAX: Final = 1000
-"""More frames than that, the outermost first, are left out."""
+"""Beyond this many frames, the outermost are left out."""
 
 T = TypeVar("T")
 
-# The descriptors of the base classes: no metaclass and no subclass can stand in their way.
+# The descriptors of the base classes, which no metaclass or subclass can override.
 _name_of_type: Final = type.__dict__["__qualname__"].__get__
 _traceback_of: Final = BaseException.__dict__["__traceback__"].__get__
 _cause_of: Final = BaseException.__dict__["__cause__"].__get__
@@ -34,7 +34,7 @@ _exceptions_of: Final = BaseExceptionGroup.__dict__["exceptions"].__get__
 def describe_error(error: BaseException, skip_file: str | None = None) -> JobError:
     """An error as bounded text: its type, its message, and the end of its traceback.
 
-    Frames of `skip_file` at the outer end are left out: they are the caller's, not the task's.
+    Outermost frames of `skip_file` are left out: they belong to the caller, not to the task.
     """
     message, why_not = _message(error)
     if why_not is not None:
@@ -44,34 +44,34 @@ def describe_error(error: BaseException, skip_file: str | None = None) -> JobErr
 
 
 def told_error(kind: str, message: str, trace: str | None = None) -> JobError:
-    """An error that somebody tells of in words, within the same bounds."""
+    """An error given in words, within the same bounds."""
     if trace is not None:
         trace = _end_of(_encodable(trace))
     return JobError(clean_text(kind), clean_text(message), trace)
 
 
 def describe_briefly(error: BaseException) -> str:
-    """An error in one bounded line, for a sentence of ours."""
+    """An error in one bounded line, for use in a message."""
     described = describe_error(error)
     return f"{described.type}: {described.message}" if described.message else described.type
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an error; its type, if there is no message that can be shown."""
+    """The message of an error, or its type if there is no message that can be shown."""
     return _message(error)[0] or type_name(error)
 
 
 def type_name(thing: object) -> str:
-    """The name of a value's class, whatever the class says about itself."""
+    """The name of a value's class, whatever the class claims."""
     return clean_text(str(guarded(lambda: _name_of_type(type(thing)), "object")))
 
 
 def clean_text(text: str, length_max: int = MESSAGE_LENGTH_MAX) -> str:
-    """The beginning of a text, without what cannot be encoded.
+    """The beginning of a text, without characters that cannot be encoded.
 
     A lone surrogate would make the failure itself impossible to store.
     """
-    # By way of the base class: the text may be of a class of its own.
+    # Through the base class, since the text may be of a subclass.
     return _encodable(str.__getitem__(text, slice(length_max)))[:length_max]
 
 
@@ -80,7 +80,7 @@ def _encodable(text: str) -> str:
 
 
 def guarded(read: Callable[[], T], otherwise: T) -> T:
-    """What `read` answers; `otherwise`, if it raises anything at all."""
+    """The result of `read`, or `otherwise` if it raises anything at all."""
     try:
         return read()
     except BaseException:  # noqa: BLE001 - code of a stranger, which may even try to exit.
@@ -98,7 +98,7 @@ def _traceback(error: BaseException, skip_file: str | None) -> str:
     trace = _below(_traceback_of(error), skip_file)
     lines = guarded(lambda: _whole_traceback(error, trace), None)
     if lines is None:
-        # Its cause, its notes or its own attributes cannot be read; where it came from can.
+        # Its cause, notes or attributes cannot be read, but its origin can.
         name = type_name(error)
         lines = [
             "Traceback (most recent call last):\n",
@@ -121,7 +121,7 @@ def _whole_traceback(error: BaseException, trace: TracebackType | None) -> list[
 
 
 def _is_too_wide(error: BaseException) -> bool:
-    """Whether it is a group of more errors than can be written down.
+    """Whether it is a group of more errors than can be written out.
 
     An error that is in a group twice is written twice: a group of the same group, and so on, has no
     end within a lifetime.
@@ -134,7 +134,7 @@ def _is_too_wide(error: BaseException) -> bool:
         if isinstance(one, BaseExceptionGroup):
             left.extend(_exceptions_of(one))
         for before in (_cause_of(one), _context_of(one)):
-            # These are written once, however often they are met.
+            # These are written once, however often they occur.
             if before is not None and id(before) not in seen:
                 seen.add(id(before))
                 left.append(before)

@@ -1,4 +1,4 @@
-"""Whether there is anything left to do, for a worker that ends with the work."""
+"""Whether there is anything left to do, for a worker that stops when the work is done."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ LEFT_TO_DO: Final = (Status.PENDING, Status.RUNNING, Status.FAILED)
 """The statuses worth waiting for. Jobs that others hold may come back; delayed jobs, and jobs
 blocked by them, may take for ever."""
 LOOK_SECONDS: Final = 0.5
-"""How often to look, since a worker is not told that another's last job has ended."""
+"""How often to look, since a worker is not notified when another's last job ends."""
 
 
 PAGE: Final = 1000
 PAGES_MAX: Final = 10
-"""How far into the delayed jobs to look for those that were handed back."""
+"""How many pages of delayed jobs to search for jobs that were handed back."""
 
 
 class Emptiness:
-    """Looks at the jobs that one worker could still get. A paused queue gives none."""
+    """Checks for jobs that one worker could still get. A paused queue gives none."""
 
     def __init__(
         self, store: Store, queues: tuple[str, ...], tasks: tuple[str, ...] | None
@@ -41,15 +41,15 @@ class Emptiness:
         self._tasks = tasks
 
     def reason(self, unrunnable: Mapping[str, str], worker: str) -> StopReason | None:
-        """Why a worker may end now; None while there is something to do.
+        """Why a worker may stop now; None while there is something to do.
 
-        `unrunnable` are the tasks that it could not run, and why.
+        `unrunnable` has the tasks that it could not run, and why.
         """
         if not self.is_reached():
             return None
         handed_back = self.handed_back()
         if handed_back.keys() - unrunnable:
-            return None  # Another worker's decision; this worker has not tried, and will soon.
+            return None  # Handed back by another worker; this one will try soon.
         for task, count in sorted(handed_back.items()):
             logger.warning(
                 "worker %s is stopping; left %s of task %r that it cannot run: %s",
@@ -61,7 +61,7 @@ class Emptiness:
         return StopReason.UNRUNNABLE if handed_back else StopReason.EMPTY
 
     def is_reached(self) -> bool:
-        """Whether no job of these queues and tasks is pending, runs, or is to be tried again."""
+        """Whether no job of these queues and tasks is pending, running, or due for a retry."""
         busy = tuple(queue for queue in self._names() if self._has_work(queue))
         if not busy or self._tasks is None:
             return not busy
@@ -72,7 +72,7 @@ class Emptiness:
     def handed_back(self) -> Counter[str]:
         """By task, how many jobs wait because some worker cannot run them.
 
-        Each is due again within minutes, so that a worker that can will get it.
+        Each is due again within minutes, so that a worker that can run it will get it.
         """
         found: Counter[str] = Counter()
         queues = tuple(queue for queue in self._names() if self._may_hold_back(queue))

@@ -1,4 +1,4 @@
-"""A worker's entry in the registry: where it is, and which jobs others may leave to it."""
+"""A worker's entry in the registry: where it runs, and which jobs others may leave to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leasehold.worker.worker_rules import WorkerRules
 
 
 def entry_of(worker: str, rules: WorkerRules, registry: TaskRegistry, now: datetime) -> WorkerInfo:
-    """The entry of a worker that begins in this process."""
+    """The entry of a worker that starts in this process."""
     return WorkerInfo(
         id=worker,
         host=socket.gethostname(),

@@ -1,4 +1,4 @@
-"""Handing leases over to the executors, and back to the store what this worker cannot run."""
+"""Handing leases to the executors, and jobs that this worker cannot run back to the store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TASK_OF: Final = attrgetter("task")
 
 
 class HandingOver:
-    """The way from a lease to a run; part of the loop, and called by its thread only."""
+    """Turns leases into runs; part of the loop, and called only by its thread."""
 
     def __init__(
         self,
@@ -75,12 +75,12 @@ class HandingOver:
         self._pid: int
 
     def begin(self, team: Team, pid: int) -> None:
-        """From now on these run the jobs, in this process."""
+        """Set the executors that run the jobs, in this process."""
         self._team = team
         self._host.pid = self._pid = pid
 
     def hand_over(self, leases: list[Lease]) -> int:
-        """Start a run for each lease; answers how many began, and hands back the others."""
+        """Start a run for each lease and hand back the others; returns how many began."""
         begun = 0
         last: Run | None = None
         for _, group in groupby(leases, _TASK_OF):
@@ -89,7 +89,7 @@ class HandingOver:
             if found is None:
                 continue
             task, start = found
-            # Each step is taken for all of them: a step for each job would be felt.
+            # Each step covers all of them: a step per job would cost noticeable time.
             host = self._host
             runs = [Run(lease, task, host) for lease in alike]
             self._in_hand.add_all(runs, task)
@@ -107,14 +107,14 @@ class HandingOver:
                 begun += 1
                 last = run
                 if on_start is not None:
-                    # The job does not wait for it, nor for the line in the log that it may be.
+                    # The job does not wait for the hook, which may write a log line.
                     call_hook(on_start, run.lease)
         if last is not None:
             self._in_hand.batch_handed_over(last, self._env.clock.monotonic())
         return begun
 
     def _find(self, leases: list[Lease]) -> tuple[TaskDefinition, Callable[[Run], None]] | None:
-        """The code for leases of one task, and the way to start it; else they are handed back."""
+        """The code for leases of one task, and how to start it; None if they were handed back."""
         try:
             task = self._find_task(leases[0])
             if here() != self._pid:
@@ -130,12 +130,14 @@ class HandingOver:
         return task, start
 
     def passed_over(self) -> tuple[tuple[str, str], ...]:
-        """The queues and tasks whose jobs are not to be leased now."""
+        """The queues and tasks whose jobs should not be leased now."""
         self._passed_over = self.unrunnable.lanes()
         return (*self.others.lanes(), *self._passed_over)
 
     def turn_to_passed_over(self) -> bool:
-        """The last look found little: whether to look at once for tasks it could not run before."""
+        """After a look that found little: whether to look at once for tasks it could not run
+        before.
+        """
         if self._passed_over:
             self.unrunnable.take_turn()
         return bool(self._passed_over)

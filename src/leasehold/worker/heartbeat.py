@@ -1,7 +1,7 @@
 """The heartbeat: one write keeps all of a worker's leases alive, from a thread of its own.
 
-The holder trusts its own watch, not the store's silence: each lease has a local deadline, counted
-from the moment *before* its renewal was sent, and a lease that could not be renewed by then is
+The holder trusts its own clock, not the store's silence: each lease has a local deadline, counted
+from the moment *before* its renewal was sent. A lease that could not be renewed by then is
 abandoned, so that two workers never both believe that they hold a job.
 """
 
@@ -30,7 +30,7 @@ MARGIN_SECONDS_MAX: Final = 5.0
 
 
 def local_deadline(sent_at: float, lease_seconds: float) -> float:
-    """Until when, by its own monotonic clock, a holder may believe that a lease is its own.
+    """Until when, by its own monotonic clock, a holder may assume that it holds a lease.
 
     >>> local_deadline(100.0, 300.0)
     395.0
@@ -43,21 +43,21 @@ class _Held(msgspec.Struct, eq=False, gc=False):
     renewed_at: float
     deadline: float
     suspended: bool = False
-    """Whether it is safe without renewals, under its task's own transaction."""
+    """Whether it needs no renewals, thanks to its task's own transaction."""
 
     def renewed(self, sent_at: float, granted_seconds: float) -> None:
         self.renewed_at = sent_at
-        # Near the limit on extensions the store grants less than it was asked for.
+        # Near the limit on extensions the store grants less than was requested.
         self.deadline = local_deadline(sent_at, granted_seconds)
 
 
 class Heartbeat(OwnThread):
-    """Renews every lease it is given until it is told to forget it.
+    """Renews every lease that it is given until it is told to forget it.
 
     `on_lost` is called once for a lease that is lost or abandoned, `on_cancel` when somebody asked
     to stop its job, `on_beat` after each beat; all from the heartbeat's own thread. It also beats
-    while nothing is held, to keep the worker's registry entry alive. `stop` leaves the leases that
-    are still held as they are.
+    while nothing is held, to keep the worker's registry entry alive. `stop` leaves leases that are
+    still held unchanged.
     """
 
     def __init__(
@@ -82,17 +82,17 @@ class Heartbeat(OwnThread):
         self._on_cancel = on_cancel
         self._on_beat = on_beat
         self._held: dict[tuple[str, int], _Held] = {}
-        # Held while renewals are under way. It is reentrant because a simulated store runs the rest
+        # Held while renewals are in flight. It is reentrant because a simulated store runs the rest
         # of its process inside a call.
         self._renewing = threading.RLock()
         self._hurry: set[str] = set()
         self._early: list[Collection[str] | None] | None = None
-        """While leases are being asked for: hints that may be about jobs of theirs."""
+        """Hints that arrive while leases are being requested, and may concern their jobs."""
         self._wait_seconds = interval_seconds
         self.consecutive_failures = 0
 
     def tune(self, *, interval_seconds: float, failure_threshold: int) -> None:
-        """Beat as often, and tolerate as many failures, as this from now on."""
+        """Use this interval and this tolerance of failures from now on."""
         with self._condition:
             self._interval_seconds = interval_seconds
             self._failure_threshold = failure_threshold
@@ -101,16 +101,16 @@ class Heartbeat(OwnThread):
     # -- the leases it keeps alive -----------------------------------------------------------
 
     def expect(self) -> None:
-        """Leases are being asked for, and `add_all` will say which.
+        """Leases are being requested; `add_all` will be called with them.
 
-        A job can be cancelled as soon as the store has written its lease, which is before anybody
-        here knows of it: a hint that comes meanwhile is kept for what the answer brings.
+        A job can be cancelled as soon as the store has written its lease, before this process knows
+        of it: a hint that arrives meanwhile is kept until the answer names the leases.
         """
         with self._condition:
             self._early = []
 
     def add(self, lease: Lease, sent_at: float | None = None) -> None:
-        """Keep this lease alive. `sent_at` is the monotonic time before the lease was asked for."""
+        """Keep this lease alive. `sent_at` is the monotonic time before the lease was requested."""
         self.add_all([checked.instance("lease", lease, Lease)], sent_at)
 
     def add_all(self, leases: Iterable[Lease], sent_at: float | None = None) -> None:
@@ -130,24 +130,25 @@ class Heartbeat(OwnThread):
             for job_ids in early or ():
                 self._hurry_held(job_ids)
             if shortest < self._wait_seconds:
-                # The thread sleeps longer than this lease allows: let it reckon again.
+                # The thread would sleep longer than this lease allows: make it recompute.
                 self._condition.notify_all()
 
     def discard(self, lease: Lease) -> None:
-        """Forget a lease, before it is settled: from now on no renewal of it is under way."""
+        """Forget a lease before it is settled: from now on no renewal of it is in flight."""
         self.discard_all([checked.instance("lease", lease, Lease)])
 
     def discard_all(self, leases: Iterable[Lease]) -> None:
-        # A renewal that reached the store after the settlement would look like a stale holder's.
+        # A renewal that reached the store after the settlement would look like that of a stale
+        # holder.
         with self._renewing, self._condition:
             forget = self._held.pop
             for lease in leases:
                 forget((lease.job_id, lease.version), None)
 
     def suspend(self, lease: Lease) -> bool:
-        """Neither renew nor abandon a lease until `resume`; False if it is not held any more.
+        """Neither renew nor abandon a lease until `resume`; False if it is no longer held.
 
-        From now on no renewal of it is under way.
+        From now on no renewal of it is in flight.
         """
         with self._renewing, self._condition:
             held = self._held.get((lease.job_id, lease.version))
@@ -175,9 +176,9 @@ class Heartbeat(OwnThread):
     # -- beating -----------------------------------------------------------------------------
 
     def beat(self, min_age_seconds: float = 0.0, job_ids: Collection[str] = ()) -> None:
-        """Renew, in one write, every lease that was last renewed that long ago or longer.
+        """Renew, in one write, every lease whose last renewal is at least this long ago.
 
-        The leases of `job_ids` are renewed at any age.
+        Leases of `job_ids` are renewed whatever their age.
         """
         self._abandon_overdue()
         sent_at = self._clock.monotonic()
@@ -199,7 +200,7 @@ class Heartbeat(OwnThread):
             held.renewed(sent_at, answer.granted_seconds)
             if answer.cancel_requested is not None:
                 self._on_cancel(held.lease, answer.cancel_requested)
-        # A slow store may have answered after a deadline that its answer has not moved.
+        # A slow store may have answered after a deadline that its answer did not move.
         self._abandon_overdue()
 
     def _due(self, renewed_before: float, job_ids: Collection[str]) -> list[_Held]:
@@ -212,11 +213,11 @@ class Heartbeat(OwnThread):
             ]
 
     def _kept(self) -> list[_Held]:
-        """The leases that depend on being renewed."""
+        """The leases that need renewals."""
         return [held for held in self._held.values() if not held.suspended]
 
     def hurry(self, job_ids: Collection[str] | None = None) -> None:
-        """Beat at once for what is held of these jobs, or for all: one may have been cancelled."""
+        """Beat at once for the held ones of these jobs, or for all: one may have been cancelled."""
         with self._condition:
             if self._early is not None:
                 self._early.append(job_ids)
@@ -233,9 +234,10 @@ class Heartbeat(OwnThread):
         with self._condition:
             held = self._kept()
         if not held:
-            # It does not count: the next lease is granted by a store that is there again.
+            # This failure does not count: the next lease will be granted by a store that works
+            # again.
             self.consecutive_failures = 0
-            if not isinstance(error, StoreUnavailableError):  # The loop of the worker tells of it.
+            if not isinstance(error, StoreUnavailableError):  # The worker's loop reports it.
                 logger.warning("a heartbeat of worker %s failed: %s", self._worker, error)
             return
         self.consecutive_failures += 1
@@ -271,7 +273,7 @@ class Heartbeat(OwnThread):
         lease = held.lease
         with self._condition:
             if held.suspended or self._held.pop((lease.job_id, lease.version), None) is None:
-                return False  # It was settled in the meantime, or is being so.
+                return False  # It was settled meanwhile, or is being settled.
         logger.warning(
             "job %s: lease %d is lost: %s",
             lease.job_id,
@@ -283,7 +285,7 @@ class Heartbeat(OwnThread):
         return True
 
     def _tell(self, held: list[_Held], event: Event, message: str) -> None:
-        """Write it to the jobs' history if the store lets us; nothing depends on it."""
+        """Write it to the jobs' history if the store allows; nothing depends on it."""
         try:
             for one in held:
                 lease = one.lease
@@ -314,7 +316,7 @@ class Heartbeat(OwnThread):
                 if self._on_beat is not None:
                     self._on_beat()
             except Exception as error:
-                # The leases depend on this thread: it outlives a fault in a store or a callback.
+                # The leases depend on this thread, so it survives a fault in a store or a callback.
                 logger.exception("a heartbeat of worker %s failed unexpectedly", self._worker)
                 self._beat_failed(StoreError(f"the heartbeat failed unexpectedly: {error!r}"))
 

@@ -1,4 +1,4 @@
-"""Hooks: plain callables that are told what happens to jobs."""
+"""Hooks: plain callables that are called when something happens to jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _P = ParamSpec("_P")
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """The hooks to be called. A hook should return at once, and one that raises is only logged."""
+    """The hooks to call. A hook should return at once; an error that it raises is only logged."""
 
     on_submit: Callable[[Draft], None] | None = None
     """A job was submitted through the queue object that holds this hook."""
@@ -34,14 +34,14 @@ class Hooks:
     on_lease_lost: Callable[[Lease, LeaseLostError | StoreError], None] | None = None
     on_progress: Callable[[Lease, dict[str, Any]], None] | None = None
     """A running job's progress was written to the store: the latest document, at most twice a
-    second. Progress within the task's own transaction is not told: it commits with the end.
+    second. Progress within the task's own transaction is not reported: it commits with the end.
     """
 
 
 def call_hook(hook: Callable[_P, None] | None, *args: _P.args, **kwargs: _P.kwargs) -> None:
     """Call a hook on one of the worker's own threads; any exception or exit of it is logged.
 
-    A copy of the process that the hook has forked ends with it.
+    A process that the hook has forked ends when the hook does.
     """
     if hook is None:
         return
@@ -60,7 +60,7 @@ def call_hook(hook: Callable[_P, None] | None, *args: _P.args, **kwargs: _P.kwar
 def call_hook_of_caller(
     hook: Callable[_P, None] | None, *args: _P.args, **kwargs: _P.kwargs
 ) -> None:
-    """Call a hook on the application's own thread, which may want to exit, or to fork, in it."""
+    """Call a hook on the application's own thread, in which it may exit or fork."""
     if hook is None:
         return
     try:

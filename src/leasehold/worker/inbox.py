@@ -1,7 +1,7 @@
-"""Word for the worker's loop from other threads, and the one condition on which it sleeps.
+"""Messages to the worker's loop from other threads, and the one condition on which it sleeps.
 
-The loop reads all of it in its next tick. A sender wakes it only if it is not going to look anyway:
-with thousands of jobs a second, most senders find that it is.
+The loop reads all of them in its next tick. A sender wakes the loop only if it is not about to look
+anyway; with thousands of jobs a second, it nearly always is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from leasehold.worker.run import Run
 
 
 class Inbox:
-    """The events that the loop has yet to look at."""
+    """The events that the loop has yet to handle."""
 
     def __init__(self, in_hand: InHand, env: Env) -> None:
         self._in_hand = in_hand
@@ -29,7 +29,7 @@ class Inbox:
         self._condition = threading.Condition()
         self._is_awake = False
         self.changes: deque[Run] = deque()
-        """Runs whose outcome was decided or whose code ended."""
+        """Runs whose outcome was decided or whose code has ended."""
         self.lost: deque[tuple[Lease, LeaseLostError | StoreError]] = deque()
         self.cancels: deque[tuple[Lease, str]] = deque()
         self.jobs_may_be_ready = True
@@ -37,17 +37,17 @@ class Inbox:
         """Whether the loop wants to be woken for new jobs."""
 
     def open(self) -> None:
-        """Called at the start of a tick: later events need another tick."""
+        """Called at the start of a tick: later events need another one."""
         self._is_awake = False
 
     def sleep(self, seconds: float) -> None:
-        """Wait until there is word, but no longer than this."""
+        """Wait for an event, but no longer than this."""
         with self._condition:
             if not self._is_awake and seconds > 0:
                 self._clock.wait(self._condition, seconds)
 
     def rest(self, seconds: float) -> None:
-        """Let events gather for a moment: they need not wake the loop, which ticks again anyway."""
+        """Let events gather for a moment; they need not wake the loop, which will tick anyway."""
         self._is_awake = True
         self._clock.pause(seconds)
 
@@ -57,13 +57,13 @@ class Inbox:
             self._condition.notify()
 
     def on_change(self, run: Run) -> None:
-        """Called for every run that ends: it must cost next to nothing."""
+        """Called for every run that ends, so it must cost next to nothing."""
         self.changes.append(run)
         if not self._is_awake:
             self.wake()
 
     def on_lost(self, lease: Lease, error: LeaseLostError | StoreError) -> None:
-        """Tell the code at once, since the loop itself may be waiting for a store in trouble."""
+        """Tell the code at once: the loop itself may be waiting for a store in trouble."""
         run = self._in_hand.find(lease)
         if run is not None:
             run.context.stop(StopCause.LEASE_LOST, str(error))
@@ -81,7 +81,7 @@ class Inbox:
 
 
 class InboxListener(WorkListener):
-    """The worker's `Listener`: takes the store's hints to whom they concern."""
+    """The worker's `Listener`: passes the store's hints to the parts that they concern."""
 
     def __init__(self, inbox: Inbox, heartbeat: Heartbeat) -> None:
         self._inbox = inbox

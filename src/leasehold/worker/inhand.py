@@ -1,4 +1,4 @@
-"""The runs a worker has in hand: whose lease is its own, and whose code fills a slot.
+"""The runs that a worker has in hand: those whose lease it holds, and those that fill a slot.
 
 The two are not the same. A job that timed out on a thread is settled at once, but fills its slot
 until the thread ends; a job whose lease was lost cannot be settled here, but still runs.
@@ -19,7 +19,7 @@ from leasehold.worker.run import Run
 from leasehold.worker.task import TaskDefinition
 
 START_SECONDS_MAX: Final = 0.1
-"""A run that waits longer than this for a thread is handed back, so that others may take it."""
+"""A run that waits longer than this for a thread is handed back, for others to take."""
 
 
 class InHand:
@@ -29,18 +29,18 @@ class InHand:
         self._prefetch = prefetch
         self._measured = measured
         self.held: set[Run] = set()
-        """Runs that are still to be settled under their lease."""
+        """Runs still to be settled under their lease."""
         self.occupying: set[Run] = set()
         """Runs whose code has not ended; all held jobs are among them."""
         self._timed: set[Run] = set()
         self._elsewhere = 0
         self.settled_themselves: list[tuple[Lease, Settled]] = []
-        """Jobs that completed in transactions of their own: nothing is left to settle."""
+        """Jobs that completed in their own transactions: nothing is left to settle."""
         self._batches: deque[tuple[float, Run]] = deque()
         self._handed_over_at = float("-inf")
 
     def add_all(self, runs: list[Run], task: TaskDefinition) -> None:
-        """Take up runs of one task, before they begin."""
+        """Add runs of one task, before they begin."""
         self.held.update(runs)
         self.occupying.update(runs)
         self._timed.update([run for run in runs if run.lease.timeout_seconds is not None])
@@ -48,13 +48,13 @@ class InHand:
             self._elsewhere += len(runs)
 
     def batch_handed_over(self, last: Run, now: float) -> None:
-        """Remember since when these runs wait for a thread; the last of them starts last."""
+        """Remember when these runs began to wait for a thread; the last of them starts last."""
         self._handed_over_at = now
         if last.task.executor == "thread":
             self._batches.append((now, last))
 
     def find(self, lease: Lease) -> Run | None:
-        """The held run of this lease. Any thread may ask: copying a set is one step."""
+        """The held run of this lease. Any thread may call it: copying a set is atomic."""
         for run in tuple(self.held):
             if run.lease.version == lease.version and run.lease.job_id == lease.job_id:
                 return run
@@ -62,41 +62,41 @@ class InHand:
 
     @property
     def jobs_ahead(self) -> int:
-        """How many runs may wait beyond the slots. Only threads gain from that."""
+        """How many runs may wait beyond the slots. Only threads benefit from that."""
         return 0 if self._elsewhere else self._prefetch.jobs_ahead
 
     def more_came(self, *, asked_at: float, ended: int) -> None:
-        """An exchange brought as many jobs as were wanted; so many runs ended since it began.
+        """Handle an exchange that returned as many jobs as requested; `ended` runs ended meanwhile.
 
-        Where all had ended before that, the slots were idle for all of it. More of them are worth
-        it if they did not take long: twice as many must have their threads in time.
+        If all runs had ended by then, the slots were idle meanwhile. Leasing more ahead pays if the
+        runs were short: twice as many must get their threads in time.
         """
         if self.occupying or asked_at - self._handed_over_at <= WORK_SECONDS:
             self._prefetch.more_came(ran_dry=ended >= len(self.occupying))
 
     @property
     def most_have_yet_to_run(self) -> bool:
-        """Whether of many runs that were leased ahead more than half have yet to run.
+        """Whether many runs were leased ahead and more than half of them have yet to run.
 
-        They take no time to speak of, and an exchange costs as much as some hundred of them: it is
-        better had when more have ended.
+        Such runs take almost no time, and an exchange costs as much as some hundred of them, so it
+        pays to wait until more have ended.
         """
         ahead = self.jobs_ahead
         return ahead >= JOBS_MAX and len(self.occupying) > ahead // 2
 
     @property
     def stuck(self) -> int:
-        """How many slots are filled by code that was given up."""
+        """How many slots are filled by abandoned code."""
         return len(self.occupying) - len(self.held)
 
     def take_changes(
         self, changes: deque[Run], now: float, *, wait_for_end: bool
     ) -> list[tuple[Lease, Outcome]]:
-        """Free the slots of ended runs, and answer with the settlements that are now due."""
+        """Free the slots of ended runs, and return the settlements that are now due."""
         decided: list[tuple[Lease, Outcome]] = []
         run_seconds, slowest_seconds, runs = 0.0, 0.0, 0
         occupying, held, timed, measured = self.occupying, self.held, self._timed, self._measured
-        while changes:  # Hot: once or twice for every job.
+        while changes:  # Hot path: once or twice for every job.
             run = changes.popleft()
             task, ended, started = run.task, run.ended, run.started
             if ended and run in occupying:
@@ -112,7 +112,7 @@ class InHand:
                         slowest_seconds = seconds
                     runs += 1
             if run in held and (
-                # A run that can be killed is settled when it is dead, so that the next attempt
+                # A run that can be killed is settled once it is dead, so that the next attempt
                 # never runs beside it.
                 ended or not wait_for_end or task.executor not in KILLING
             ):
@@ -130,12 +130,12 @@ class InHand:
         return decided
 
     def forget(self, run: Run) -> None:
-        """It is settled or lost; it may still fill its slot."""
+        """Forget a run that was settled or lost; it may still fill its slot."""
         self.held.discard(run)
         self._timed.discard(run)
 
     def give_up(self, run: Run) -> None:
-        """Its slot is replaced."""
+        """Stop counting a run whose slot was replaced."""
         self.occupying.discard(run)
         if run.task.executor != "thread":
             self._elsewhere -= 1
@@ -143,13 +143,13 @@ class InHand:
     # -- time --------------------------------------------------------------------------------
 
     def timed_out(self, now: float) -> list[Run]:
-        """Runs that ran longer than they may, and are not decided yet, in a stated order."""
+        """Undecided runs that have exceeded their timeout, in a defined order."""
         timed_out = [run for run in self._timed if run.outcome is None and run.is_out_of_time(now)]
-        # A set has an order of its own in every process; the simulator needs the same in each.
+        # A set's order differs between processes; the simulator needs the same in each.
         return sorted(timed_out, key=lambda run: (run.lease.job_id, run.lease.version))
 
     def waited_too_long(self, now: float) -> bool:
-        """Whether runs that were leased ahead did not get a thread in time."""
+        """Whether runs leased ahead did not get a thread in time."""
         self._drop_started()
         if not self._batches or now < self._batches[0][0] + START_SECONDS_MAX:
             return False
@@ -158,7 +158,7 @@ class InHand:
         return True
 
     def next_moment(self, now: float) -> float:
-        """When the next run will have timed out or waited too long, at the earliest."""
+        """The earliest time at which a run will have timed out or waited too long."""
         self._drop_started()
         moment = self.next_timeout(now)
         if self._batches:

@@ -1,4 +1,4 @@
-"""The lines of a worker process about its jobs: one when a job starts, and one when it ends."""
+"""A worker process's log lines about its jobs: one when a job starts, and one when it ends."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LINES_PER_SECOND_MAX: Final = 50
 
 
 class JobLines:
-    """Hooks that log. Of thousands of jobs a second only the first few have lines of their own.
+    """Hooks that log. With thousands of jobs a second, only the first few get lines of their own.
 
-    The owner of the worker calls `sum_up` now and then: it says how many had none.
+    The owner of the worker calls `sum_up` now and then, which logs how many had none.
     """
 
     def __init__(self, env: Env) -> None:
@@ -33,7 +33,7 @@ class JobLines:
     def before(self, hooks: Hooks) -> Hooks:
         """The application's own hooks, with the lines before them.
 
-        Where such lines are not logged the hooks stay unchanged, and cost nothing.
+        If such lines are not logged, the hooks stay unchanged and cost nothing.
         """
         if not logger.isEnabledFor(logging.INFO):
             return hooks
@@ -51,7 +51,7 @@ class JobLines:
         return replace(hooks, on_start=on_start, on_success=on_success)
 
     def sum_up(self, *, now: bool = False) -> None:
-        """Say how many jobs had no lines of their own, when a second is over or `now`."""
+        """Log how many jobs had no lines of their own, when a second is over or `now`."""
         with self._lock:
             is_over = now or self._env.clock.monotonic() >= self._second_ends_at
             if not is_over or not any(self._unsaid.values()):

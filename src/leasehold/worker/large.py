@@ -1,7 +1,7 @@
-"""Payloads and results too large for a row, as an attempt meets them.
+"""Payloads and results too large for a row, during an attempt.
 
-Both are moved where the task's code runs, or beside it, never in the worker's loop. A payload is
-fetched before the task begins, and a result is written before it is settled.
+Both are transferred where the task's code runs, or beside it, never in the worker's loop. A payload
+is fetched before the task begins, and a result is written before it is settled.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 class LargeData(Protocol):
-    """What keeps large data for an attempt: `Blobs`, or, in a child process, its worker."""
+    """Keeps large data for an attempt: `Blobs`, or in a child process its worker."""
 
     @property
     def bytes_max(self) -> int:
-        """The largest result it takes."""
+        """The largest result that it accepts."""
 
     def fetch(self, document: bytes) -> tuple[bytes, str]:
         """The data that a reference stands for, and its codec."""
 
     def keep_result(self, lease: Lease, data: bytes, codec: str) -> tuple[bytes, str]:
-        """Put a result away; answers with what to settle in its place."""
+        """Store a result; returns the reference to settle in its place."""
 
 
 def fetch(large: LargeData | None, document: bytes) -> tuple[bytes, str]:
-    """The data that a reference stands for, and its codec, wherever there may be no blobs."""
+    """The data that a reference stands for, and its codec; raises if there is no blob store."""
     if large is None:
         raise BlobUnavailableError(
             "a payload or a result is kept in a blob store, and this TaskQueue has blobs=False: "
@@ -46,7 +46,7 @@ def fetch(large: LargeData | None, document: bytes) -> tuple[bytes, str]:
 
 
 def with_payload(lease: Lease, context: JobContext) -> Lease:
-    """The lease with its payload at hand; raises BlobError if that cannot be had."""
+    """The lease with its payload fetched; raises BlobError if that fails."""
     if lease.codec != BLOB_CODEC:
         return lease
     payload, codec = fetch(context.large, lease.payload)
@@ -65,7 +65,7 @@ def is_large(outcome: Outcome) -> TypeGuard[Complete]:
 def with_result_kept(
     outcome: Complete, lease: Lease, task: TaskDefinition, context: JobContext
 ) -> Outcome:
-    """The outcome with its large result put away, or the failure to do so; never raises."""
+    """The outcome with its large result stored, or the failure to store it; never raises."""
     from leasehold.worker.attempt import outcome_of_error
 
     if context.large is None or outcome.result is None:

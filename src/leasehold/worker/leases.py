@@ -1,4 +1,4 @@
-"""Leases for one worker: take jobs, keep them, and say what became of them.
+"""Leases for one worker: take jobs, keep them, and report their outcomes.
 
 >>> from leasehold.stores.memory import MemoryStore
 >>> from leasehold.core.model.job import Draft
@@ -34,7 +34,7 @@ from leasehold.worker.describe import describe_error, told_error
 
 
 class LeaseManager:
-    """Everything a worker says to the store about its leases, under the worker's own name."""
+    """A worker's calls to the store about its leases, under the worker's own name."""
 
     def __init__(
         self,
@@ -44,14 +44,14 @@ class LeaseManager:
         lease_seconds: float | None = None,
         breakers: Callable[[str], Breaker | None] | None = None,
     ) -> None:
-        """`breakers` knows the circuit breaker of a task, by the task's name."""
+        """`breakers` returns a task's circuit breaker by the task's name."""
         self.store = store
         self.worker = checked.text("worker", worker)
         self._breakers = breakers
         self.lease_seconds = lease_seconds
-        """For jobs that name none; None leaves it to the settings of the store."""
+        """For jobs without one of their own; None means the store's setting."""
         self.lease_seconds_by_task: dict[str, float] | None = None
-        """Leases for jobs of these tasks that name none of their own."""
+        """Leases for jobs of these tasks without one of their own."""
 
     def acquire(
         self,
@@ -64,7 +64,8 @@ class LeaseManager:
     ) -> list[Lease]:
         """Lease up to `limit` of the best available jobs; fewer, or none, if there are no more.
 
-        `lease_seconds` wins over what jobs, their queue and the settings of the store say.
+        `lease_seconds` takes precedence over the values of jobs, their queue and the store's
+        settings.
         """
         queues = checked.each("queues", queues, str)
         limit = checked.whole("limit", limit)
@@ -87,8 +88,8 @@ class LeaseManager:
     ) -> Exchange:
         """Settle finished attempts and lease the next jobs, in one write.
 
-        `free_slots` says how many jobs can begin at once, if not all leased ones. Jobs of the
-        queues and tasks of `except_lanes` are left to others.
+        `free_slots` says how many jobs can start at once, if not all leased ones. Jobs of the
+        queues and tasks in `except_lanes` are left to others.
         """
         request = None
         if limit > 0:
@@ -109,8 +110,8 @@ class LeaseManager:
     def renew(self, lease: Lease) -> Renewed:
         """Keep a lease for its full length from now.
 
-        Raises LeaseExpiredError when it ran out, LeaseConflictError when another worker has the
-        job, LeaseLostError otherwise.
+        Raises LeaseExpiredError if it has expired, LeaseConflictError if another worker has the
+        job, and LeaseLostError otherwise.
         """
         checked.instance("lease", lease, Lease)
         renewal = Renewal(lease.job_id, lease.version, lease.lease_seconds)
@@ -127,7 +128,7 @@ class LeaseManager:
         note: bytes | None = None,
         codec: str = "json",
     ) -> Settled:
-        """The job is done; `result` and `note` are JSON documents, already encoded."""
+        """Complete the job; `result` and `note` are JSON documents, already encoded."""
         return self.settle(lease, Complete(result, note, codec))
 
     def fail(
@@ -139,10 +140,11 @@ class LeaseManager:
         retry_after_seconds: float | None = None,
         breaker: Breaker | None = None,
     ) -> Settled:
-        """The attempt failed; the answer says whether it will be tried again.
+        """Fail the attempt; the answer says whether the job will be tried again.
 
-        Unless told, the default lists say which exceptions are worth another try. It counts for
-        the task's circuit breaker: the given one, or the one that the lease manager knows.
+        By default, the standard lists decide which exceptions are worth another try. The failure
+        counts for the task's circuit breaker: the given one, or the one that the lease manager
+        knows.
         """
         checked.instance("lease", lease, Lease)
         checked.instance_or_none("breaker", breaker, Breaker)
@@ -157,7 +159,7 @@ class LeaseManager:
         return self.settle(lease, Fail(described, worth_it, retry_after_seconds, breaker))
 
     def snooze(self, lease: Lease, seconds: float, reason: str = "") -> Settled:
-        """Run the job again in so many seconds, with no attempt spent."""
+        """Run the job again after some seconds, with no attempt spent."""
         return self.settle(lease, Snooze(seconds, reason))
 
     def release(self, lease: Lease, delay_seconds: float = 0.0, reason: str = "") -> Settled:
@@ -165,7 +167,7 @@ class LeaseManager:
         return self.settle(lease, Release(delay_seconds, reason))
 
     def settle(self, lease: Lease, outcome: Outcome) -> Settled:
-        """Say what became of the job; raises LeaseLostError (or a kind of it) if it is not ours."""
+        """Settle the job; raises LeaseLostError (or a subclass) if this worker does not hold it."""
         checked.instance("lease", lease, Lease)
         [answer] = self.store.exchange([Settlement(lease.job_id, lease.version, outcome)]).settled
         if isinstance(answer, LeaseLostError):

@@ -1,7 +1,7 @@
-"""Tasks that this worker cannot run and others can: it leaves their jobs to them.
+"""Tasks that this worker cannot run but others can: it leaves their jobs to those workers.
 
-While two versions of a program work side by side, each has tasks that the other does not know. A
-worker that kept taking such a job would keep it from an idle one that knows its task.
+While two versions of a program run side by side, each has tasks that the other does not know. A
+worker that kept taking such a job would keep it from an idle worker that knows its task.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from leasehold.worker.safelog import safe_logger
 logger = safe_logger("leasehold.worker")
 
 LOOK_SECONDS: Final = 5.0
-"""How often to look whether the others are still there."""
+"""How often to check that the other workers are still there."""
 
 
 class LeftToOthers:
-    """Looks into the registry for workers that know the tasks unknown here."""
+    """Searches the registry for workers that know the tasks unknown here."""
 
     def __init__(
         self, store: Store, worker: str, may_import: Callable[[str], bool], clock: Clock
     ) -> None:
-        """`may_import` says of a task whether this worker may import its module."""
+        """`may_import` says whether this worker may import a task's module."""
         self._store = store
         self._worker = worker
         self._may_import = may_import
@@ -39,7 +39,7 @@ class LeftToOthers:
         self._look_at = float("-inf")
 
     def lanes(self) -> tuple[tuple[str, str], ...]:
-        """The queues and tasks whose jobs are not to be leased now."""
+        """The queues and tasks whose jobs should not be leased now."""
         if self._lanes:
             self._look()
             self._lanes = {lane for lane in self._lanes if self._is_known_to_others(*lane)}
@@ -70,7 +70,7 @@ class LeftToOthers:
         try:
             at, workers = self._store.now(), self._store.workers()
         except LeaseholdError as error:
-            # Nothing depends on it: the last known state of the others goes on to count.
+            # Nothing depends on it: the last known state of the others remains valid.
             logger.debug("worker %s could not look for others: %s", self._worker, error)
             return
         self._others = [
@@ -78,6 +78,6 @@ class LeftToOthers:
         ]
 
     def _is_known_to_others(self, queue: str, task: str) -> bool:
-        # What this worker may import and could not, others that may import it cannot promise.
+        # If this worker failed to import a module, others that may import it may fail too.
         knows = WorkerInfo.names if self._may_import(task) else may_know
         return any(serves(each.queues, queue) and knows(each, task) for each in self._others)

@@ -1,4 +1,4 @@
-"""Log lines of workers and servers: for people, or JSON for programs; each knows its job."""
+"""Log lines of workers and servers: for people, or JSON for programs; each names its job."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from leasehold.core.model.safe_text import safe
 
 LogFormat = Literal["plain", "json"]
 COLOURS: Final = {"DEBUG": 90, "INFO": 32, "WARNING": 33, "ERROR": 31, "CRITICAL": 31}
-"""Of levels on a terminal, as its escape sequences number them."""
+"""Colours of levels on a terminal, as numbered in escape sequences."""
 NO_JOB: Final = "-"
-"""In place of a job's id, for formats that name one in every line."""
+"""Replaces a missing job id, for formats that have one in every line."""
 
 
 class LineStyle(NamedTuple):
-    """How a worker writes its lines, for the processes that it starts."""
+    """How a worker formats its lines, passed on to the processes that it starts."""
 
     log_format: LogFormat = "plain"
     utc: bool = False
@@ -48,7 +48,7 @@ class LogLineFormatter(logging.Formatter):
     >>> LogLineFormatter(utc=True).format(record)[21:]
     'INFO     job a\\x1b[31m ended (job b-7)'
 
-    With `colours`, the level is in its colour, for a terminal.
+    With `colours`, the level is coloured, for a terminal.
     """
 
     def __init__(self, *, utc: bool = False, colours: bool = False) -> None:
@@ -74,7 +74,7 @@ class LogLineFormatter(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One record, one line: a JSON document of the same fields every time.
+    """One record, one line: a JSON document that always has the same fields.
 
     >>> record = logging.LogRecord("shop", logging.INFO, "", 0, "sent %s", ("it",), None)
     >>> record.job_id = "b-7"
@@ -112,15 +112,15 @@ class JobIdFilter(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Name the job; no record is left out."""
+        """Set the record's job id; no record is left out."""
         record.__dict__["job_id"] = job_id_of(record) or NO_JOB
         return True
 
 
 def job_id_of(record: logging.LogRecord) -> str | None:
-    """The job that a record is about: as it says itself, or the one whose code logs it."""
+    """The job that a record is about: the one it names, or the one whose code logs it."""
     named = getattr(record, "job_id", None)
-    if named == NO_JOB:  # A filter of another handler has looked already.
+    if named == NO_JOB:  # Set already by a filter of another handler.
         return None
     if named is not None:
         return str(named)
@@ -149,9 +149,10 @@ def log_to_stderr(*, quiet: bool, log_format: LogFormat = "plain", utc: bool = F
 
 @contextmanager
 def shown_on_stderr(level: int | str, line_format: str | None) -> Iterator[None]:
-    """Send log records to standard error meanwhile, unless the application has set up logging.
+    """Send log records to standard error inside this block, unless the application has set up
+    logging.
 
-    The application's own set-up counts: its handlers, levels and formats.
+    The application's own set-up takes precedence: its handlers, levels and formats.
     """
     root = logging.getLogger()
     if logging.getLogger("leasehold.worker").hasHandlers():
@@ -168,9 +169,9 @@ def shown_on_stderr(level: int | str, line_format: str | None) -> Iterator[None]
 
 
 def name_jobs_without_logging(style: LineStyle) -> None:
-    """Let lines that are shown although no logging is set up look like those of the worker.
+    """Make lines that are shown without any logging set-up look like those of the worker.
 
-    For a process of ours that runs tasks: in an application's own it would change its output.
+    Only for Leasehold's own processes that run tasks: in an application it would change the output.
     """
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_formatter(style))

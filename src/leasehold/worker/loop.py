@@ -1,7 +1,7 @@
 """The worker's loop: settle what ended, lease what fits, hand it over, sleep until there is news.
 
-Everything the worker decides is decided here, in one thread, a tick at a time. Other threads only
-leave word in its `Inbox`.
+All of the worker's decisions are made here, in one thread, a tick at a time. Other threads only
+leave messages in its `Inbox`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DUE_SECONDS_MIN: Final = 0.001
 
 
 class Loop:
-    """One worker's loop. It holds no thread of its own: `run` is called by one."""
+    """One worker's loop. It starts no thread of its own: the caller's thread runs `run`."""
 
     def __init__(
         self,
@@ -114,8 +114,8 @@ class Loop:
     def run(self, team: Team, *, replace_stuck: bool) -> StopReason:
         """Work until it is time to stop and everything is settled.
 
-        With `replace_stuck`, new threads are put beside threads that do not stop; otherwise the
-        loop ends, to be run anew in another process.
+        With `replace_stuck`, new threads are added for threads that do not stop; otherwise the loop
+        ends, so that another process can run it.
         """
         self.begin(team, replace_stuck=replace_stuck)
         self._overtime.is_on = True
@@ -135,7 +135,7 @@ class Loop:
         return self._stopping.reason
 
     def begin(self, team: Team, *, replace_stuck: bool) -> None:
-        """Give the loop who runs its jobs; a simulator then ticks it itself."""
+        """Set the executors that run the jobs; a simulator then calls `tick` itself."""
         self._team = team
         self._pid = here()
         self._handing_over.begin(team, self._pid)
@@ -148,15 +148,16 @@ class Loop:
         except BaseException as error:
             if here() != self._pid:
                 leave_copy(error)
-            # The worker depends on this thread, whatever a hook or a logging handler has raised.
-            # Nothing is lost by a tick that broke half-way: undone steps wait for the next.
+            # The worker depends on this thread, so it survives whatever a hook or a logging handler
+            # raises. A tick that breaks half-way loses nothing: the next tick does the remaining
+            # steps.
             logger.exception(
                 "worker %s: unexpected error in its main loop; it continues", self._leases.worker
             )
             return STORE_RETRY_SECONDS_MAX
 
     def tick(self) -> float:
-        """Do all there is to do now; answers how many seconds until there may be more."""
+        """Do everything that can be done now; returns the seconds until there may be more."""
         self._inbox.open()
         with self._overtime.turn:
             now = self._clock.monotonic()
@@ -191,7 +192,7 @@ class Loop:
         self._heartbeat.discard_all(lease for lease, _ in settled)
         for lease, answer in settled:
             self.settling.completed_itself(lease, answer)
-        # Their slots are free, and there is no settlement on whose way to look for others.
+        # Their slots are free, and no settlement is due that could lease new jobs on the way.
         self._inbox.jobs_may_be_ready = True
 
     def _settle_and_lease(self, now: float) -> None:
@@ -227,7 +228,8 @@ class Loop:
                     except_lanes=self._handing_over.passed_over() if look else (),
                 )
         except Exception as error:
-            # The outcomes stay, and so must the leases under which they are to be settled.
+            # The outcomes are kept, so the leases under which they will be settled must be kept
+            # too.
             self._heartbeat.add_all(lease for lease, _ in sent)
             if isinstance(error, StoreError):
                 self._store_failed(error)
@@ -243,7 +245,7 @@ class Loop:
         if look and len(answer.leases) == room:
             self._in_hand.more_came(asked_at=asked_at, ended=len(self._inbox.changes))
         leases = self._traced(sent, answer, asked_at) if tracing.is_on() else answer.leases
-        # The threads get their next jobs before the books are brought up to date.
+        # Threads get their next jobs before the bookkeeping is done.
         self._heartbeat.add_all(leases, asked_at)
         self.started_jobs += self._handing_over.hand_over(leases)
         self.settling.answered(sent, answer.settled)
@@ -261,21 +263,21 @@ class Loop:
     def _traced(
         self, sent: list[tuple[Lease, Outcome]], answer: Exchange, asked_at: float
     ) -> list[Lease]:
-        """Tell of an exchange; the leases go on in the spans of their own."""
+        """Log and trace an exchange; each new lease continues in its own span."""
         end = self._env.now_micros()
         begin = end - round((self._clock.monotonic() - asked_at) * 1e6)
         tracing.settled(sent, answer.settled, begin, end)
         return tracing.leased(answer.leases, begin, end)
 
     def _gather(self, now: float) -> None:
-        """While jobs arrive one by one, let some of them share the next exchange."""
+        """While jobs arrive one at a time, let several share the next exchange."""
         rest_seconds = self._pace.rest_seconds(now, jobs_arrive=self._inbox.jobs_may_be_ready)
         if rest_seconds > 0:
             self._inbox.rest(rest_seconds)
             self._collect()
 
     def _let_most_run(self) -> None:
-        """While there is more than enough to run, let some of it end before the next exchange."""
+        """While there is plenty to run, let some of the jobs end before the next exchange."""
         for _ in range(RESTS_MAX):
             if not self._in_hand.most_have_yet_to_run or self._stopping.is_asked:
                 return
@@ -290,7 +292,7 @@ class Loop:
             self._stopping.ask(reason)
 
     def _settle_each(self, sent: list[tuple[Lease, Outcome]]) -> None:
-        """One of these cannot be stored: its own job fails, and the others do not wait for it."""
+        """One of these outcomes cannot be stored: its own job fails without delaying the others."""
         try:
             with self._overtime.away:
                 for lease in self.settling.one_by_one(self._leases, sent):
@@ -352,7 +354,7 @@ class Loop:
         return int(max(0, min(room, self._wear.jobs_left(self.started_jobs))))
 
     def _free_slots(self) -> int:
-        """How many jobs would begin at once. Jobs leased beyond that wait for a slot."""
+        """How many jobs would start at once. Jobs leased beyond that wait for a slot."""
         return max(0, self._rules.slots - len(self._in_hand.occupying))
 
     def _look_again(self, answer: Exchange, asked_for: int, now: float) -> None:
@@ -364,7 +366,7 @@ class Loop:
             self._look_at += self.poll_interval_seconds
             if answer.next_due_at is not None and answer.at is not None:
                 due_in = answer.next_due_at - answer.at
-                # A store that keeps naming a moment that has passed must not make the loop spin.
+                # A store that keeps naming a time in the past must not make the loop spin.
                 due_seconds = max(DUE_SECONDS_MIN, due_in.total_seconds())
                 self._look_at = min(self._look_at, now + due_seconds)
 

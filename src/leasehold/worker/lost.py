@@ -1,4 +1,6 @@
-"""What a sweep tells of the jobs it took back: a line for each, and calls of the hooks."""
+"""What a worker reports about jobs that its sweep took back: a log line each, and calls of the
+hooks.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,11 @@ from leasehold.worker.safelog import safe_logger
 logger = safe_logger("leasehold.worker")
 
 LINES_MAX: Final = 20
-"""Of one sweep. A machine that goes down may lose thousands of jobs at once."""
+"""Lines per sweep. A machine that goes down may lose thousands of jobs at once."""
 
 
 class LostJobs:
-    """The lines and the hooks of the worker that sweeps: the jobs' own workers are gone."""
+    """Logs and calls the hooks of the sweeping worker, since the jobs' own workers are gone."""
 
     def __init__(self, store: Store, hooks: Hooks) -> None:
         self._store = store
@@ -112,7 +114,7 @@ def _lease_of(job: Job, attempt: Attempt) -> Lease:
         allowance=job.allowance,
         acquired_at=attempt.started_at,
         expires_at=expires_at,
-        # It was renewed by the last heartbeat for as long as it was to last.
+        # The last heartbeat renewed it for its full length.
         lease_seconds=(expires_at - heartbeat_at).total_seconds(),
         timeout_seconds=job.timeout_seconds,
         deadline=job.deadline,

@@ -1,8 +1,8 @@
 """Leases from measured run times: `lease_seconds="auto"`.
 
-The advice is a lease of twice the expected run time. Long enough that a few missed heartbeats do no
-harm, short enough that a lost worker's jobs do not wait for an hour. Where death cannot be proved,
-this is what decides how long they wait.
+The lease is twice the expected run time: long enough that a few missed heartbeats do no harm, short
+enough that a lost worker's jobs do not wait for an hour. If death cannot be proved, the lease
+determines how long they wait.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TASKS_MAX: Final = 10_000
 
 
 class MeasuredLeases:
-    """Follows how long each task runs, and says how long a lease it needs.
+    """Tracks how long each task runs, and computes the lease that it needs.
 
     >>> leases = MeasuredLeases()
     >>> leases.measured("report", 120.0)
@@ -31,7 +31,7 @@ class MeasuredLeases:
         self.by_task: dict[str, float] = {}
 
     def measured(self, task: str, run_seconds: float) -> None:
-        """One run of this task took so long."""
+        """Record the duration of one run of this task."""
         longest = max(run_seconds, self._longest.get(task, 0.0) * FORGET)
         if task not in self._longest and len(self._longest) >= TASKS_MAX:
             return

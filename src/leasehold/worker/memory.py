@@ -8,7 +8,7 @@ import sys
 
 
 def resident_mb() -> float:
-    """The process's resident memory in MiB; where only the peak is known, the peak."""
+    """The process's resident memory in MiB, or its peak if only that is known."""
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:
             pages = int(statm.read().split()[1])

@@ -11,9 +11,9 @@ from typing import Any
 
 
 def main_module() -> str:
-    """The name by which the script that was started could be imported.
+    """The name by which the main script could be imported.
 
-    Where there is no file (an interactive session) it is `__main__`.
+    Without a file (in an interactive session) it is `__main__`.
     """
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
@@ -24,7 +24,7 @@ def main_module() -> str:
 
 
 def importable_name(module: str) -> str:
-    """A module's name; for the script that was started, the name of its file too."""
+    """A module's name; for the main script, the name under which its file can be imported."""
     return main_module() if module == "__main__" else module
 
 
@@ -39,12 +39,12 @@ def module_here(name: str) -> ModuleType | None:
 
 
 def is_being_imported(module: ModuleType) -> bool:
-    """Whether its code has not yet run to its end."""
+    """Whether its code has not yet finished running."""
     return getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
 def attribute(module: ModuleType, path: str, *default: Any) -> Any:
-    """What stands in a module under a dotted path; AttributeError, unless there is a default."""
+    """The object in a module under a dotted path; AttributeError, unless a default is given."""
     target: Any = module
     for part in path.split("."):
         target = getattr(target, part, *default)
@@ -52,9 +52,9 @@ def attribute(module: ModuleType, path: str, *default: Any) -> Any:
 
 
 def own_attribute(module: ModuleType, path: str) -> Any:
-    """What stands in a module, or in a class of it, under a dotted path; raises AttributeError.
+    """The object in a module, or in a class in it, under a dotted path; raises AttributeError.
 
-    For names that strangers give: nothing else is looked into, as a look may run code.
+    For untrusted names: nothing else is inspected, since looking up an attribute may run code.
     """
     target: Any = module
     for part in path.split("."):
@@ -65,7 +65,7 @@ def own_attribute(module: ModuleType, path: str) -> Any:
 
 
 def can_be_imported(name: str) -> bool:
-    """Whether there is such a module, loaded or not. The packages that it is in are imported."""
+    """Whether a module exists, loaded or not. Its parent packages are imported."""
     if module_here(name) is not None:
         return True
     try:

@@ -2,8 +2,8 @@
 
 Each submit wakes the worker, and each exchange takes the store's one place to write from the
 producer. So a worker that has emptied its queue and hears of new jobs right after an exchange rests
-a moment: jobs that arrive meanwhile share the next exchange, and the producer goes on. A job that
-comes to an idle worker is served at once, and so is a run that ends while nothing new arrives: a
+a moment: jobs that arrive meanwhile share the next exchange, and the producer continues. A job that
+reaches an idle worker is served at once, and so is a run that ends while nothing new arrives: a
 lone job, and a caller that waits for its result, pay nothing.
 """
 
@@ -14,10 +14,11 @@ from typing import Final
 REST_SECONDS_MIN: Final = 0.001
 REST_SECONDS_MAX: Final = 0.005
 RESTS_MAX: Final = 5
-"""So many of the shortest rests, one after the other, an exchange is put off while most of the jobs
-that were leased ahead have yet to run."""
+"""How many of the shortest rests in a row may delay an exchange while most of the jobs leased ahead
+have yet to run.
+"""
 RESTS_PER_EXCHANGE: Final = 2.0
-"""So many times as long as an exchange has kept the producer waiting, it is left alone."""
+"""The producer is left alone for this many times as long as an exchange has kept it waiting."""
 
 
 class Pace:
@@ -30,7 +31,7 @@ class Pace:
         self._rest_until = float("-inf")
 
     def exchanged(self, began: float, ended: float, *, queue_was_emptied: bool) -> None:
-        """Note an exchange: a long one, on a busy store, is followed by a longer rest."""
+        """Record an exchange: a long one, on a busy store, is followed by a longer rest."""
         rest_seconds = RESTS_PER_EXCHANGE * (ended - began)
         rest_seconds = min(max(REST_SECONDS_MIN, rest_seconds), REST_SECONDS_MAX)
         self._queue_was_emptied = queue_was_emptied

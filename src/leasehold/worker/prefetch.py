@@ -1,10 +1,10 @@
 """How many jobs to lease ahead of the free slots.
 
 Leasing ahead keeps the threads busy while the store commits, but an urgent job then waits behind
-jobs that were leased before it. So it is done only for jobs of a few milliseconds, and only for a
-few milliseconds' worth of them. Of the shortest jobs that is many, and JOBS_MAX are enough; but
-where the slots run out of jobs in the time of one exchange, as with a store that is far away, more
-are leased ahead, until they do not.
+jobs leased before it. So only jobs of a few milliseconds are leased ahead, and only a few
+milliseconds' worth of them. For the shortest jobs that is many, and JOBS_MAX are enough. But if the
+slots run out of jobs during one exchange, as with a distant store, more are leased ahead until they
+no longer do.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 RUN_SECONDS_MAX: Final = 0.003
-"""With longer jobs than this, leasing ahead gains nothing worth the wait it causes."""
+"""With longer jobs than this, leasing ahead is not worth the wait that it causes."""
 WORK_SECONDS: Final = 0.015
 """How much work to hold ready for each slot."""
 JOBS_MAX: Final = 256
@@ -20,16 +20,16 @@ JOBS_MAX_OF_SLOW_STORE: Final = 1024
 EASE: Final = 0.98
 """The decay of a raised bound after an exchange in which the slots did not run out of jobs."""
 WEIGHT: Final = 0.3
-"""How much the latest measurement counts against all before it."""
+"""The weight of the latest measurement against all earlier ones."""
 SLOW_SECONDS: Final = 0.05
-"""A run that takes this long makes those behind it wait in vain, however short they are."""
+"""A run that takes this long makes those behind it wait needlessly, however short they are."""
 SLOW_SECONDS_MAX: Final = 1.0
 FORGET: Final = 0.99
 """The decay of the memory of a slow run: after 300 runs little is left."""
 
 
 class Prefetch:
-    """Follows the measured run times and says how far ahead to lease.
+    """Tracks the measured run times and decides how far ahead to lease.
 
     >>> prefetch = Prefetch(slots=4)
     >>> prefetch.jobs_ahead
@@ -47,12 +47,14 @@ class Prefetch:
         self.jobs_ahead = 0
 
     def more_came(self, *, ran_dry: bool) -> None:
-        """An exchange brought as many as wanted; meanwhile the slots ran out of jobs, or not."""
+        """Handle an exchange that returned as many jobs as requested, and whether slots ran out
+        meanwhile.
+        """
         raised = self._jobs_max * (2 if ran_dry else EASE)
         self._jobs_max = min(max(raised, JOBS_MAX), JOBS_MAX_OF_SLOW_STORE)
 
     def measured(self, total_seconds: float, runs: int, slowest_seconds: float) -> None:
-        """So many runs took so long in all, and the slowest of them so long."""
+        """Record a number of runs, their total time, and the time of the slowest."""
         self._slow_seconds = max(
             min(slowest_seconds, SLOW_SECONDS_MAX), self._slow_seconds * FORGET**runs
         )
@@ -62,7 +64,7 @@ class Prefetch:
         self.jobs_ahead = self._reckon(self._run_seconds)
 
     def reset(self) -> None:
-        """Jobs leased ahead did not get their turn: lease no more ahead for some hundred runs."""
+        """Jobs leased ahead did not get their turn: stop leasing ahead for some hundred runs."""
         self._slow_seconds = SLOW_SECONDS_MAX
         self.jobs_ahead = 0
 

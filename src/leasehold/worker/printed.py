@@ -1,8 +1,8 @@
 """A task's printed and logged lines are kept with its job, beside those of `current_job().log`.
 
-While a worker of this process runs, standard output passes through here on its way, and so does
-every record that somebody logs: in the code of a job its lines go to the job's log too. Nothing is
-held back and no handler is added, so an application's own logging stays as it is.
+While a worker of this process runs, standard output and every log record pass through here: lines
+from the code of a job go to the job's log too. Nothing is held back and no handler is added, so an
+application's own logging is unchanged.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from leasehold.worker.copies import here
 from leasehold.worker.describe import guarded
 
 SWITCH: Final = "LEASEHOLD_KEEP_OUTPUT"
-"""Set to 0 in a worker's environment, nothing is kept but what tasks log by their context."""
+"""If this is 0 in a worker's environment, only lines logged through the context are kept."""
 KEPT_MAX: Final = 64
-"""So many streams are kept alive after they were taken away."""
+"""How many removed streams are kept alive."""
 
 
 class _Printed:
-    """Standard output: everything is written as before, and lines of jobs are kept."""
+    """Standard output that is written as before, while lines of jobs are also kept."""
 
     def __init__(self, stream: Any) -> None:
         self.beneath = stream
@@ -50,7 +50,7 @@ class _Printed:
 
 def _keep_printed(context: JobContext, text: str) -> None:
     if here() != context.pid:
-        return  # A forked copy may not speak for the job.
+        return  # A forked copy may not report for the job.
     *ended, context.unfinished_line = (context.unfinished_line + text).split("\n")
     for line in ended:
         context.log(line)
@@ -76,14 +76,14 @@ def _keep_record(context: JobContext, record: logging.LogRecord) -> None:
 
 
 class _Keeping:
-    """Installed by the first worker of the process, and taken away by the last."""
+    """Installed by the first worker of the process, and removed by the last."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._workers = 0
         self._printed: _Printed | None = None
-        # A `print` under way in another thread uses the stream that it found, but does not hold
-        # it: before Python 3.14 it crashes the process if the stream is freed meanwhile.
+        # A `print` running in another thread uses the stream that it found without holding a
+        # reference: before Python 3.14 the process crashes if the stream is freed meanwhile.
         self._taken_away: deque[_Printed] = deque(maxlen=KEPT_MAX)
         self._make_record = logging.getLogRecordFactory()
 
@@ -103,7 +103,7 @@ class _Keeping:
             self._workers -= 1
             if self._workers:
                 return
-            # What others have put in its place since then is theirs.
+            # A stream that others have put in its place since is theirs.
             if self._printed is not None and sys.stdout is self._printed:
                 sys.stdout = self._printed.beneath
             if self._printed is not None and self._printed not in self._taken_away:
@@ -113,14 +113,16 @@ class _Keeping:
                 logging.setLogRecordFactory(self._make_record)
 
     def _around(self, stream: Any) -> _Printed:
-        """The one that was there before, if it is of the same stream."""
+        """A wrapper of the stream: one that was removed earlier, if there is one."""
         for printed in self._taken_away:
             if printed.beneath is stream:
                 return printed
         return _Printed(stream)
 
     def begin_in_fork(self) -> None:
-        """Said in a forked child: its parent's workers are not here, and their lock may be held."""
+        """Called in a forked child: its parent's workers do not run here, and their lock may be
+        held.
+        """
         self._lock = threading.Lock()
 
     def _record(self, *args: Any, **kwargs: Any) -> logging.LogRecord:

@@ -32,11 +32,13 @@ from leasehold.worker.threads import OwnThread
 logger = safe_logger("leasehold.worker")
 
 START_SECONDS: Final = 60.0
-"""It first looks within this time, by chance: workers that start together do not look together."""
+"""The first look comes at a random time within this, so that workers that start together do not
+look together.
+"""
 JITTER_SECONDS: Final = 600.0
-"""And then up to so much later than it might."""
+"""Later looks are delayed randomly by up to this much."""
 LOOK_SECONDS_MAX: Final = 3600.0
-"""It looks at least this often, since another process, or the clock, may have changed things."""
+"""The longest time between looks, since another process or the clock may have changed things."""
 
 
 class PrunerStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +56,7 @@ class PrunerStatistics(msgspec.Struct, frozen=True, kw_only=True):
 class Pruner(OwnThread):
     """Prunes a store when it is due, in short writes with long pauses.
 
-    Any number of workers may run one: the store lets one clean up at a time.
+    Any number of workers may run one: the store allows one clean-up at a time.
     """
 
     def __init__(
@@ -80,10 +82,10 @@ class Pruner(OwnThread):
     def prune_once(
         self, scope: Scope = DAILY, *, on_progress: Callable[[CleanUp], None] | None = None
     ) -> CleanUp | None:
-        """Make one whole clean-up, if it is due; answers with its record, None if it is not.
+        """Do one whole clean-up if it is due; returns its record, or None if it is not due.
 
-        `on_progress` is called after each write with the present record. Raises errors of the
-        store; the writes until then stay done.
+        `on_progress` is called after each write with the current record. Raises errors of the
+        store; earlier writes remain.
         """
         report = self._store.prune(self._policy, scope=scope, actor=self._actor)
         self._next_due_at = report.next_due_at
@@ -113,7 +115,7 @@ class Pruner(OwnThread):
         return next(each for each in self._store.cleanups() if each.run == run)
 
     def _warn_if_slow(self, run: int, began: float) -> bool:
-        """Say once, while it goes on, that it takes long."""
+        """Warn once, while it runs, that it takes long."""
         is_slow = self._clock.monotonic() - began > SLOW_SECONDS
         if is_slow:
             logger.warning("%s; continuing", self._record(run))
@@ -128,7 +130,7 @@ class Pruner(OwnThread):
         super().start()
 
     def hurry(self) -> None:
-        """Look at once whether it is due: what makes it so may have changed."""
+        """Check at once whether a clean-up is due: the conditions may have changed."""
         with self._condition:
             self._hurried = True
             self._condition.notify_all()
@@ -140,7 +142,7 @@ class Pruner(OwnThread):
             self._rest(self.step())
 
     def step(self) -> float:
-        """Clean up if it is due; answers how long to wait before looking again."""
+        """Clean up if it is due; returns how long to wait before looking again."""
         try:
             record = self.prune_once()
         except Exception as error:  # noqa: BLE001 - it is logged, and tried again.
@@ -164,13 +166,13 @@ class Pruner(OwnThread):
                 self._clock.wait(self._condition, seconds)
 
     def _rest(self, seconds: float) -> None:
-        """Between clean-ups, other than within one, it may be hurried."""
+        """Wait between clean-ups; unlike a pause within one, this can be cut short."""
         with self._condition:
             if seconds > 0 and not self._stopping and not self._hurried:
                 self._clock.wait(self._condition, seconds)
 
     def _clean_blobs(self, scope: Scope) -> None:
-        """Delete the blobs of deleted jobs: a part of them a day, all if a person asks."""
+        """Delete the blobs of deleted jobs: a part each day, all of them if a person asks."""
         if self._blobs is None:
             return
         keys_max = KEYS_PER_PASS if scope == DAILY else None
@@ -178,7 +180,7 @@ class Pruner(OwnThread):
         try:
             cleaned = self._blobs.clean_up(keys_max=keys_max, should_stop=lambda: self._stopping)
         except BlobError as error:
-            # The jobs are pruned all the same, and the next clean-up finds their blobs.
+            # The jobs are still pruned, and the next clean-up finds their blobs.
             logger.warning("the blobs could not be cleaned up: %s", error)
             self._statistics = msgspec.structs.replace(
                 before, total_errors=before.total_errors + 1, last_error=describe_error(error)

@@ -74,11 +74,11 @@ class Reports:
 
     @property
     def due_at(self) -> float | None:
-        """The monotonic time at which to write what waits; None when nothing does."""
+        """The monotonic time at which to write waiting reports; None if there are none."""
         return self._written_at + WRITE_INTERVAL_SECONDS if self._waiting else None
 
     def write_due(self) -> None:
-        """Write all waiting reports, unless that was done a moment ago."""
+        """Write all waiting reports, unless some were written a moment ago."""
         if self._waiting and self._clock.monotonic() >= self._written_at + WRITE_INTERVAL_SECONDS:
             self._written_at = self._clock.monotonic()
             with self._writing:
@@ -87,12 +87,12 @@ class Reports:
                 self._write(reports)
 
     def write_last(self, leases: Iterable[Lease]) -> None:
-        """Write what these leases still have to say, before they are settled."""
+        """Write the remaining reports of these leases before they are settled."""
         if self._waiting:
             self._write_of(leases)
 
     def write_now(self, lease: Lease) -> None:
-        """Write what this lease has to say; when it returns, nothing of it is on its way."""
+        """Write the reports of this lease; when it returns, none of them is on its way."""
         self._write_of([lease])
         if (lease.job_id, lease.version) in self._waiting:
             raise StoreUnavailableError(
@@ -120,7 +120,7 @@ class Reports:
                         dropped=report.log.dropped,
                     )
             except LeaseLostError:
-                # The heartbeat or the settlement will find out too, and they act on it.
+                # The heartbeat or the settlement will detect it too, and act on it.
                 logger.info(
                     "job %s: a report came after its lease was lost",
                     lease.job_id,

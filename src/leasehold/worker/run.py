@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """The worker as its runs see it: one for all of them."""
+    """The worker as its runs see it; one object for all of them."""
 
     __slots__ = ("deciding", "holds_lease", "new_context", "on_change", "pid")
 
@@ -32,9 +32,9 @@ class Host:
         """Called when a run's outcome is decided and when its code has ended."""
         self.holds_lease = holds_lease
         self.new_context = new_context
-        """Makes the context of a run in the process of this number."""
+        """Makes the context of a run, given the id of its process."""
         self.deciding = threading.Lock()
-        """Held for the moment in which an outcome is decided. A lock for each run costs more."""
+        """Held while an outcome is decided. A lock for each run would cost more."""
         self.pid = here()
 
 
@@ -66,15 +66,17 @@ class Run:
         self.started: float | None = None
         """Monotonic time at which the executor began to run the code; None while it waits."""
         self.finished: float | None = None
-        """Monotonic time at which the code ended, where the executor measures it."""
+        """Monotonic time at which the code ended, if the executor measures it."""
         self.outcome: Outcome | None = None
         self.ended = False
         self.claimed = False
-        """Whether the code is completing its job by itself: then its outcome is decided."""
+        """Whether the code is completing its job in its own transaction: then its outcome is
+        decided.
+        """
         self.context_made: JobContext | None = None
-        """Its context, if anybody has asked for it."""
+        """Its context, if it has been made."""
         self.concluded = False
-        """Whether the code has ended, and opens no transaction any more."""
+        """Whether the code has ended and may open no more transactions."""
 
     @property
     def pid(self) -> int:
@@ -83,7 +85,7 @@ class Run:
 
     @property
     def context(self) -> JobContext:
-        """Its context, made when somebody first asks for it. Any thread may ask."""
+        """Its context, made on first use. Any thread may use it."""
         made = self.context_made
         if made is None:
             with _process.making_context:
@@ -91,23 +93,23 @@ class Run:
                 if made is None:
                     made = self._host.new_context(self.lease, self._host.pid)
                     self.context_made = made
-                    # It is kept before this is looked at, and whoever concludes an attempt looks
-                    # for its context afterwards: one of the two always sees the other.
+                    # The context is stored before this flag is read, and the flag is set before the
+                    # context is read: one of the two threads always sees the other's write.
                     if self.concluded:
                         made.close_transactions()
         return made
 
     @property
     def settled(self) -> Settled | None:
-        """The store's answer, once the code has completed its job by itself."""
+        """The store's answer, once the code has completed its job in its own transaction."""
         made = self.context_made
         return None if made is None else made.settled
 
     def refusal(self) -> Outcome | None:
-        """Asked by the executor right before the code begins: the outcome, if it must not begin.
+        """Called by the executor right before the code begins: the outcome, if it must not begin.
 
-        It may have waited for long, or the whole process may have stood still: a job whose lease
-        has run out meanwhile may run, or be done, elsewhere.
+        The run may have waited for long, or the whole process may have been stopped: if the lease
+        has expired meanwhile, the job may be running or done elsewhere.
         """
         if self.outcome is None and not self._host.holds_lease(self.lease):
             self.decide(Release(reason="its lease ran out before it began"))
@@ -119,7 +121,7 @@ class Run:
         return self.started is not None and seconds is not None and now >= self.started + seconds
 
     def decide(self, outcome: Outcome) -> bool:
-        """Set the outcome unless there is one; False if it came too late."""
+        """Set the outcome unless there is one; False if there already was one."""
         with self._host.deciding:
             if self.outcome is not None or self.claimed:
                 return False
@@ -128,13 +130,15 @@ class Run:
         return True
 
     def claim(self) -> bool:
-        """Said for the code that is about to complete its job by itself; False if too late."""
+        """Called when the code is about to complete its job in its own transaction; False if too
+        late.
+        """
         with self._host.deciding:
             self.claimed = self.outcome is None
             return self.claimed
 
     def finish(self, outcome: Outcome) -> None:
-        """Said by the executor, exactly once: the code has ended, with this outcome."""
+        """Called by the executor, exactly once: the code has ended with this outcome."""
         host = self._host
         if os.getpid() != host.pid:
             leave_copy()  # The last gate: a forked copy reports nothing and goes no further.
@@ -146,13 +150,13 @@ class Run:
 
 
 class _Process:
-    """One lock for all contexts of the process: few jobs ask for theirs, and it takes no time."""
+    """One lock for all contexts of the process: few jobs use theirs, and making one is quick."""
 
     def __init__(self) -> None:
         self.making_context = threading.Lock()
 
     def begin_in_fork(self) -> None:
-        """Said in a forked child: a thread that held the lock is not there."""
+        """Called in a forked child, where a thread that held the lock does not exist."""
         self.making_context = threading.Lock()
 
 

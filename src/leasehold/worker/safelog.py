@@ -1,7 +1,7 @@
-"""Logging that cannot hurt the worker: a handler of the application may raise, or even exit.
+"""Logging that cannot harm the worker: an application's handler may raise, or even exit.
 
-The standard library swallows a handler's exception only if the handler itself asks for it. The
-worker's threads must not die of a handler, so an exception of a logging call ends there.
+The standard library swallows a handler's exception only if the handler itself does. The worker's
+threads must not die of a handler, so exceptions of logging calls are caught here.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class SafeLogger(_Adapter):
                 stacklevel = kwargs.pop("stacklevel", 1) + 1
                 self.logger.log(level, msg, *args, stacklevel=stacklevel, **kwargs)
         except BaseException as error:
-            # Ctrl-C in the main thread is a person's wish, which may arrive right here.
+            # Ctrl-C in the main thread is a person's request, which may arrive right here.
             if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
                 raise
 
     def log_with_traceback(
         self, level: int, traceback: str | None, message: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Log it with a traceback that came as text, which formatters put below the line."""
+        """Log it with a traceback given as text, which formatters put below the line."""
         if traceback is None:
             self.log(level, message, *args, **kwargs)
             return
@@ -58,7 +58,7 @@ class SafeLogger(_Adapter):
                 raise
 
     def failed(self, message: str, error: Exception) -> None:
-        """Log that something failed; a store in trouble takes a line, a bug shows where it is."""
+        """Log that something failed: one line for a store in trouble, a traceback for a bug."""
         if isinstance(error, StoreError):
             self.warning("%s: %s", message, error)
         else:

@@ -8,7 +8,7 @@ from leasehold.core.model.records import ALL_QUEUES
 
 
 def served_queues(store: Store, queues: tuple[str, ...]) -> tuple[str, ...]:
-    """The queues by name. `"*"` is asked for anew each time: a queue may be minutes old."""
+    """The queues by name. `"*"` is resolved each time, since a queue may be minutes old."""
     if ALL_QUEUES not in queues:
         return queues
     return tuple(store.queues()) or (DEFAULT_QUEUE,)

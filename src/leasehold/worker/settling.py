@@ -31,8 +31,9 @@ REFUSED: Final = JobError(
 """The only ways in which a job that completed can fail (SET-6)."""
 
 REFUSALS_OF_DATA: Final = (InvalidJobError, RequestTooLargeError, UnicodeEncodeError)
-"""What a store, or the way to it, says of an outcome that it will never keep. Any other error may
-be a bug of the store or of the moment, and says nothing about the outcome."""
+"""Errors of a store, or of the connection to it, about an outcome that it will never accept. Any
+other error may be a bug of the store or temporary, and says nothing about the outcome.
+"""
 
 
 class Settling:
@@ -46,10 +47,10 @@ class Settling:
         self.failed = 0
         self.dead = 0
         self.handed_back = 0
-        """Snoozed or released: no attempt was spent."""
+        """Snoozed or released jobs: no attempt was spent."""
         self.cancelled = 0
         self.lost = 0
-        """Leases that were lost, and with them the outcomes of their attempts."""
+        """Lost leases, whose attempts' outcomes were lost with them."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -61,7 +62,7 @@ class Settling:
         self._waiting += decided
 
     def waiting(self) -> list[tuple[Lease, Outcome]]:
-        """All outcomes to be settled now."""
+        """All outcomes to settle now."""
         return list(self._waiting)
 
     def one_by_one(
@@ -69,8 +70,8 @@ class Settling:
     ) -> Iterator[Lease]:
         """Settle each in a write of its own; an outcome that cannot be stored fails its attempt.
 
-        It fails for good where the outcome's own data are refused; after any other error the job
-        has its other attempts. Yields each that is settled.
+        It fails for good if the outcome's own data are refused; after any other error the job keeps
+        its remaining attempts. Yields each settled one.
         """
         for lease, outcome in sent:
             try:
@@ -90,7 +91,7 @@ class Settling:
     def answered(
         self, sent: list[tuple[Lease, Outcome]], answers: Sequence[Settled | LeaseLostError]
     ) -> None:
-        """The store answered the outcomes of `waiting`; those added since still wait."""
+        """Handle the store's answers to the outcomes of `waiting`; those added since still wait."""
         del self._waiting[: len(sent)]
         on_success, completed = self._hooks.on_success, Event.COMPLETED
         for (lease, outcome), answer in zip(sent, answers, strict=True):
@@ -110,7 +111,8 @@ class Settling:
                 self._ended(lease, "snoozed")
             else:
                 self.handed_back += 1
-                # With a delay the code for it is not here, which was told, with the reason.
+                # A delay means that the code is missing here, which was already logged with the
+                # reason.
                 if not (type(outcome) is Release and outcome.delay_seconds):
                     self._ended(lease, "handed back")
 
@@ -148,7 +150,7 @@ class Settling:
             what_next = f"it will be tried again at {_seconds(answer.run_at)}"
         traceback, self._last_traceback = error.traceback, error.traceback
         if traceback is not None and traceback == before:
-            # Thousands of jobs that fail alike must not fill the log with one and the same text.
+            # Thousands of jobs that fail alike must not fill the log with the same text.
             traceback, what_next = None, f"{what_next} (the traceback is the one above)"
         logger.log_with_traceback(
             logging.ERROR if is_dead else logging.WARNING,
@@ -168,7 +170,7 @@ class Settling:
 
 
 def _refusal_of(outcome: Outcome) -> JobError:
-    """Why a store has refused an outcome, as far as it is known here."""
+    """Why a store has refused an outcome, as far as is known here."""
     result = outcome.result if isinstance(outcome, Complete) else None
     return REFUSED if result is None or len(result) <= PAYLOAD_BYTES_MAX else TOO_LARGE
 

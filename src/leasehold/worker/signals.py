@@ -11,13 +11,14 @@ from types import FrameType
 from typing import Final
 
 SIGNAL_SECONDS: Final = 1.0
-"""How often the main thread wakes up to heed signals. The kernel may give one to any thread, as it
-does to a process that was stopped, and only the main thread acts on it."""
+"""How often the main thread wakes up to handle signals. The kernel may deliver one to any thread,
+as after a stopped process continues, and only the main thread acts on it.
+"""
 
 
 @contextmanager
 def heeded(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Let each of them call `stop` with its number, in this process and in this block."""
+    """Make each of these signals call `stop` with its number, in this process and in this block."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Only the main thread may handle signals.
         return
@@ -25,7 +26,7 @@ def heeded(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
 
     def handle(signal_number: int, _frame: FrameType | None) -> None:
         if os.getpid() != own:
-            # A process that a task has forked inherits this handler; it ends as any other does.
+            # A process forked by a task inherits this handler; it ends as any other process would.
             signal.signal(signal_number, signal.SIG_DFL)
             os.kill(os.getpid(), signal_number)
             return

@@ -1,6 +1,6 @@
 """The names that a module's source defines, found without importing it.
 
-An import would run the application's code, in a process that only wanted to submit a job.
+An import would run the application's code in a process that only wanted to submit a job.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     import ast
 
 SOURCE_BYTES_MAX: Final = 2_000_000
-"""A file above this was not written by hand, and takes long to read."""
+"""A larger file was not written by hand, and takes long to parse."""
 HIDES_NAMES: Final = frozenset({"globals", "locals", "vars", "exec"})
 """Functions by which a module may define names that its source does not show."""
 
 
 class SourceNames:
-    """What the source of one module says about names."""
+    """The names in the source of one module."""
 
     def __init__(self, defined: frozenset[str], texts: frozenset[str]) -> None:
         self.defined = defined
         """Functions, classes, variables and imports at the top level of the module."""
         self._texts = texts
-        """Its string literals: a task may bear any name that `@queue.task` gives it."""
+        """Its string literals: a task may have any name that `@queue.task` gives it."""
 
     def may_have(self, name: str, path: str) -> bool:
-        """Whether a task of this name can be the module's; `path` is the part after the colon."""
+        """Whether the module may have a task with this name; `path` is the part after the colon."""
         return path.partition(".")[0] in self.defined or name in self._texts
 
 
 def source_names(module: str, folders: Sequence[str]) -> SourceNames | None:
-    """The names in a module that would be found in these folders.
+    """The names in the module that would be found in these folders.
 
-    None if there is no such module, or if its source does not show all of its names.
+    None if there is no such module, or its source does not show all of its names.
 
     >>> import sys
     >>> names = source_names("json.decoder", sys.path)
@@ -69,7 +69,7 @@ def source_names(module: str, folders: Sequence[str]) -> SourceNames | None:
 def _found(module: str, folders: Sequence[str]) -> tuple[Path, frozenset[str]] | None:
     """The source file of a module, and the modules in it if it is a package.
 
-    The packages that it is in are looked up, not imported.
+    Its parent packages are located, not imported.
     """
     path: Sequence[str] = folders
     origin = None
@@ -111,7 +111,7 @@ def _defined(tree: ast.Module) -> Iterator[str]:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.name
-                continue  # What is inside is not a name of the module.
+                continue  # Names inside do not belong to the module.
             case ast.Lambda():
                 continue
             case ast.Name(ctx=ast.Store(), id=name):

@@ -12,9 +12,9 @@ class WorkerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of one worker so far, and the jobs it has in hand."""
 
     running: int
-    """Jobs it holds, those that wait for a slot included."""
+    """Jobs it holds, including those that wait for a slot."""
     stuck: int
-    """Slots filled by code that was given up and does not stop."""
+    """Slots filled by abandoned code that does not stop."""
     completed: int
     failed: int
     dead: int
@@ -22,6 +22,6 @@ class WorkerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     handed_back: int
     leases_lost: int
     exchanges: int
-    """How often it spoke to the store to settle and lease."""
+    """How often it called the store to settle and lease."""
     sweep: SweepStatistics | None
     pruner: PrunerStatistics

@@ -1,4 +1,4 @@
-"""How a worker stops: when, why, and how long it waits for what still runs."""
+"""How a worker stops: when, why, and how long it waits for running jobs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ logger = safe_logger("leasehold.worker")
 KILL_SECONDS: Final = 2.0
 """How long, after the grace, killed code may take to end before its job is handed back anyway."""
 AGAIN: Final = "; Ctrl-C again to stop at once"
-"""The end of the line that says what a stop waits for, if it was asked for by Ctrl-C."""
+"""The end of the log line that says what a stop waits for, if Ctrl-C caused it."""
 LAST_SECONDS: Final = 5.0
-"""How long, after the grace, a store in trouble may take to hear the last outcomes."""
+"""How long, after the grace, a store in trouble may take to accept the last outcomes."""
 
 
 START_AGAIN: Final = 75
-"""An exit code that systemd's `Restart=on-failure`, and others like it, take for a failure; the
-system's own name for it, EX_TEMPFAIL, says that another try may do better."""
+"""An exit code that systemd's `Restart=on-failure` and similar options treat as a failure; its name
+in the system, EX_TEMPFAIL, means that another try may succeed.
+"""
 
 
 class StopReason(StrEnum):
@@ -34,22 +35,24 @@ class StopReason(StrEnum):
     STUCK = "stuck"
     """Too many of its threads run code that does not stop."""
     EMPTY = "empty"
-    """There is nothing left to do, and it was to stop then."""
+    """There is nothing left to do, and it was asked to stop then."""
     UNRUNNABLE = "unrunnable"
-    """Nothing is left that it could run, and it was to stop then; what waits has other tasks."""
+    """Nothing is left that it could run, and it was asked to stop then; waiting jobs have other
+    tasks.
+    """
     STORE_LOST = "store_lost"
     """Its store was closed or is damaged."""
     REFUSED = "refused"
-    """The service does not let it work: its token was revoked, has expired or lacks the role."""
+    """The service refuses it: its token was revoked, has expired or lacks the role."""
 
     @property
     def recycled(self) -> bool:
-        """Whether the worker asks to be started anew, in a new process."""
+        """Whether the worker asks to be restarted in a new process."""
         return self in (StopReason.MAX_JOBS, StopReason.MAX_MEMORY, StopReason.STUCK)
 
     @property
     def exit_code(self) -> int:
-        """With which code to leave: 0 if its work is done, 75 if a new process should go on.
+        """The exit code: 0 if its work is done, 75 if a new process should continue.
 
         >>> StopReason.STOPPED.exit_code, StopReason.STUCK.exit_code
         (0, 75)
@@ -66,9 +69,9 @@ class Stopping:
         self._given_up = False
         self._hurried = False
         self.is_interrupted = False
-        """Whether somebody pressed Ctrl-C, who may press it again to hurry it."""
+        """Whether somebody pressed Ctrl-C, and may press it again to hurry the stop."""
         self.is_unexpected_wait = False
-        """Whether that ended a program with workers of its own. Most of them show warnings only."""
+        """Whether that ended a program with its own workers. Most of those log only warnings."""
         self._grace_ends_at: float | None = None
         self._handed_back_at: float | None = None
 
@@ -82,23 +85,23 @@ class Stopping:
 
     @property
     def grace_seconds(self) -> float:
-        """How long what runs may take to finish."""
+        """How long running jobs may take to finish."""
         return self._grace_seconds
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody asked for it, other than the worker itself."""
+        """Whether a person asked for the stop, rather than the worker itself."""
         return self._asked is StopReason.STOPPED
 
     def ask(self, reason: StopReason, grace_seconds: float | None = None) -> None:
-        """Stop leasing and finish what runs; a person's wish goes before a worker's own."""
+        """Stop leasing and finish running jobs; a person's request overrides the worker's own."""
         if grace_seconds is not None:
             self._grace_seconds = grace_seconds
         if self._asked is None or reason is StopReason.STOPPED:
             self._asked = reason
 
     def hurry(self) -> None:
-        """Do not wait for anything that runs."""
+        """Do not wait for running jobs."""
         self._hurried = True
         self.ask(StopReason.STOPPED)
 
@@ -110,7 +113,7 @@ class Stopping:
     def begins_now(self, now: float) -> bool:
         """True once: when jobs that have not begun are to be handed back and the grace begins.
 
-        A worker that recycles itself, worn by jobs or memory, finishes all it has, however long
+        A worker that recycles itself because of jobs or memory finishes all its jobs, however long
         that takes.
         """
         if self._grace_ends_at is not None:
@@ -121,7 +124,7 @@ class Stopping:
         return True
 
     def grace_ends_now(self, now: float) -> bool:
-        """True once: when what still runs is to be handed back."""
+        """True once: when jobs still running are to be handed back."""
         if self._handed_back_at is not None or self._grace_ends_at is None:
             return False
         if self._hurried or now >= self._grace_ends_at:
@@ -130,7 +133,7 @@ class Stopping:
         return False
 
     def is_last_chance(self, now: float) -> bool:
-        """Whether even code that was killed has had time enough to end."""
+        """Whether even killed code has had enough time to end."""
         return self._handed_back_at is not None and now >= self._handed_back_at + KILL_SECONDS
 
     def is_over(self, now: float, has_work: bool) -> bool:
@@ -142,7 +145,7 @@ class Stopping:
         return self._handed_back_at is not None and now >= self._handed_back_at + LAST_SECONDS
 
     def next_moment(self, now: float) -> float:
-        """When the next of these times comes."""
+        """The next of these times."""
         if self._handed_back_at is not None:
             kill_ends_at = self._handed_back_at + KILL_SECONDS
             return kill_ends_at if now < kill_ends_at else self._handed_back_at + LAST_SECONDS

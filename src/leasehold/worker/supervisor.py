@@ -1,4 +1,4 @@
-"""The supervisor: for a person (or a program) who does not want to wait for a lease to expire."""
+"""The supervisor: for a person (or program) that does not want to wait for a lease to expire."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from leasehold.errors import LeaseholdError, StoreError
 
 
 class Requeued(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one stuck job: its new status, or the reason why it was left alone."""
+    """The result for one stuck job: its new status, or the reason why it was left alone."""
 
     job: StuckJob
-    """Who held it, since when it ran, since when its holder was silent, and its priority."""
+    """Its holder, when it started, the holder's last sign of life, and its priority."""
     status: Status | None = None
     reason: str = ""
 
@@ -30,22 +30,22 @@ class RequeueReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Supervisor:
-    """Finds running jobs that are stuck, and takes them from their holders.
+    """Finds stuck running jobs, and takes them from their holders.
 
-    A job is stuck if its holder gave no sign of life for `silent_seconds`, or if it runs for longer
-    than `running_seconds` although the heart beats: its code hangs, and its worker does not know.
-    None leaves one of them out.
+    A job is stuck if its holder gave no sign of life for `silent_seconds`, or if it has been
+    running for longer than `running_seconds` despite heartbeats: its code hangs, and its worker
+    does not know. None disables either rule.
     """
 
     def __init__(self, store: Store, *, actor: str = "supervisor") -> None:
-        """`actor` is who gives the orders, for their audit records."""
+        """`actor` is the name recorded in the orders' audit records."""
         self._store = store
         self._actor = checked.text("actor", actor)
 
     def find_stuck(
         self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
     ) -> list[StuckJob]:
-        """The stuck jobs, the longest silent first, then the longest running."""
+        """The stuck jobs: longest silent first, then longest running."""
         limits = {"silent_seconds": silent_seconds, "running_seconds": running_seconds}
         for name, seconds in limits.items():
             checked.number_or_none(name, seconds)
@@ -84,7 +84,7 @@ class Supervisor:
                     actor=self._actor,
                 )
             except StoreError:
-                raise  # Then it is the store that is in trouble, not this job.
+                raise  # The store is in trouble, not this job.
             except LeaseholdError as error:
                 not_requeued.append(Requeued(job=job, reason=str(error)))
                 continue

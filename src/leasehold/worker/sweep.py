@@ -26,7 +26,7 @@ from leasehold.worker.threads import OwnThread
 logger = safe_logger("leasehold.worker")
 
 CLOCK_JUMP_SECONDS: Final = 5.0
-"""A wall clock that moves this much against the monotonic one was set, or the machine slept."""
+"""If the wall clock moves this much against the monotonic one, it was set or the machine slept."""
 
 
 @runtime_checkable
@@ -53,10 +53,11 @@ class SweepStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecoverySweep(OwnThread):
-    """Looks for lost jobs at its start, at every interval, and at once when a worker is known dead.
+    """Looks for lost jobs when it starts, at every interval, and at once when a worker is proved
+    dead.
 
     Any number of workers may run one: the store takes each job back once, and the sweep that took
-    it logs so and calls its hooks.
+    it logs that and calls its hooks.
     """
 
     def __init__(
@@ -88,8 +89,8 @@ class RecoverySweep(OwnThread):
     def scan_and_recover(self) -> SweepReport:
         """Take back every job whose lease expired or whose holder is proved dead.
 
-        A scan that fails is counted, logged and answered with its error, not raised: the next scan
-        finds the same jobs.
+        The error of a failed scan is counted, logged and returned, not raised: the next scan finds
+        the same jobs.
         """
         started = self._clock.monotonic()
         try:
@@ -115,7 +116,7 @@ class RecoverySweep(OwnThread):
         return report
 
     def tune(self, *, interval_seconds: float, pause_seconds: float) -> None:
-        """Sweep as often, and pause after a jump of the clock as long, as this from now on."""
+        """Use this interval, and this pause after a jump of the clock, from now on."""
         with self._condition:
             self._interval_seconds = interval_seconds
             self._pause_seconds = pause_seconds
@@ -138,9 +139,9 @@ class RecoverySweep(OwnThread):
 
     @property
     def checkpoints_max(self) -> int:
-        """How many checkpoints, and other attempt records, the store keeps of one job.
+        """How many checkpoints and other attempt records the store keeps per job.
 
-        The setting `attempt_records_max` says so, for all who sweep it.
+        The setting `attempt_records_max` determines it for all sweeps.
         """
         return attempt_records_max(self._store.settings().values)
 
@@ -152,7 +153,7 @@ class RecoverySweep(OwnThread):
                     self._clock.wait(self._condition, delay_seconds)
 
     def step(self) -> float:
-        """Scan if there is cause to; answers how long to wait before looking again."""
+        """Scan if there is reason to; returns how long to wait before looking again."""
         self._watch_the_clock()
         now = self._clock.monotonic()
         if now < self._paused_until:
@@ -211,7 +212,7 @@ class RecoverySweep(OwnThread):
 
 
 def _of_workers(names: Collection[str]) -> str:
-    """Whose jobs they were. A host that goes down may take hundreds of workers with it."""
+    """The holders of the jobs. A host that goes down may take hundreds of workers with it."""
     if not names:
         return ""
     return f"; {counted(len(names), 'worker')} died: {shortened(sorted(names))}"

@@ -34,14 +34,14 @@ class TaskDefinition:
     permanent: tuple[type[BaseException], ...] = PERMANENT
     retryable: tuple[type[BaseException], ...] = RETRYABLE
     backoff: Callable[[int, BaseException], float] | None = None
-    """A retry delay worked out by the worker; policies that are data travel with the job."""
+    """A retry delay computed by the worker; policies that are data travel with the job."""
     breaker: Breaker | None = None
     """When to hold the task back because it keeps failing."""
     aliases: tuple[str, ...] = ()
-    """Names that it had before, under which jobs may still wait."""
+    """Its earlier names, under which jobs may still wait."""
 
     def judge(self, outcome: Outcome) -> Outcome:
-        """An outcome as the store is to hear it: a failure carries the task's circuit breaker."""
+        """The outcome to send to the store: a failure carries the task's circuit breaker."""
         if self.breaker is not None and isinstance(outcome, Fail):
             return msgspec.structs.replace(outcome, breaker=self.breaker)
         return outcome
@@ -78,7 +78,7 @@ def task_name(func: Callable[..., Any]) -> str:
 
 
 def default_executor(func: Callable[..., Any]) -> ExecutorKind:
-    """Where a function runs unless told otherwise: async functions on an event loop."""
+    """Where a function runs by default: async functions on an event loop."""
     return "async" if inspect.iscoroutinefunction(func) else "thread"
 
 
@@ -98,14 +98,14 @@ class TaskRegistry:
         self._pickle_key = pickle_key
         self._functions_run_in: ExecutorKind = "thread"
         self.known_elsewhere: frozenset[str] = frozenset()
-        """Tasks that live workers have, as far as anybody has asked them: their names are right."""
+        """Tasks known from the entries of live workers, so that their names are accepted."""
 
     def __iter__(self) -> Iterator[TaskDefinition]:
         return iter(list(self._tasks.values()))
 
     @property
     def can_find_tasks(self) -> bool:
-        """Whether there is a task here, or a module to import some from."""
+        """Whether there are tasks here, or modules to import them from."""
         return bool(self._tasks or self._allow_import)
 
     def known_names(self) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ class TaskRegistry:
         return (*sorted(self._tasks), *(f"{module}:*" for module in self._allow_import))
 
     def may_import(self, name: str) -> bool:
-        """Whether a task's name is one of a module that may be imported."""
+        """Whether a task's name belongs to a module that may be imported."""
         module, separator, _ = name.partition(":")
         return bool(separator) and any(is_of_module(module, each) for each in self._allow_import)
 
@@ -138,12 +138,12 @@ class TaskRegistry:
         self._allow_import = tuple(dict.fromkeys((*self._allow_import, *modules)))
 
     def run_functions_in(self, executor: Literal["thread", "process"]) -> None:
-        """Run plain functions there, of tasks that ask for no executor of another kind."""
+        """Run plain functions on this executor, unless their task asks for another kind."""
         self._functions_run_in = executor
         self._tasks = {name: self._placed(task) for name, task in self._tasks.items()}
 
     def find(self, name: str) -> TaskDefinition:
-        """The task under this name; raises UnknownTaskError if there is none to be had."""
+        """The task under this name; raises UnknownTaskError if it cannot be found."""
         known = self._tasks.get(name)
         if known is not None:
             return known
@@ -152,7 +152,7 @@ class TaskRegistry:
         return definition
 
     def _meant_by(self, name: str) -> str:
-        """Whoever comes from another queue writes a task as `shop.resize`, or as `resize`."""
+        """People used to other queues write a task as `shop.resize` or `resize`."""
         function = name.rpartition(".")[2]
         near = [each for each in self._tasks if each.rpartition(":")[2] == function]
         return f": did you mean {near[0]!r}?" if near else ""
@@ -173,14 +173,14 @@ class TaskRegistry:
         try:
             module = module_here(module_name) or importlib.import_module(module_name)
             target = own_attribute(module, path)
-        except (Exception, SystemExit) as error:  # Importing a module runs anybody's code.
+        except (Exception, SystemExit) as error:  # Importing a module runs its code.
             raise UnknownTaskError(
                 f"task {name!r} cannot be imported here: {message_of(error)}"
             ) from error
-        # A decorated task stands in its module under its own name.
+        # A decorated task is in its module under its own name.
         definition = getattr(target, "definition", None)
         if isinstance(definition, TaskDefinition):
-            # Its jobs may bear another name than its own: the one it is imported by.
+            # Its jobs may have a name other than its own: the one by which it is imported.
             return replace(definition, codec=definition.codec.for_task(name))
         if not _is_defined_in(module, path, target):
             raise UnknownTaskError(_not_its_own(name, module_name, target))
@@ -189,9 +189,10 @@ class TaskRegistry:
 
 
 def _is_defined_in(module: ModuleType, path: str, target: Any) -> bool:
-    """Whether it is a function that this very module defines under this very name.
+    """Whether it is a function that this module defines under this name.
 
-    Names that a module imported are not its own: or `import os` would let a job run `os.system`.
+    Names that a module imported are not its own; otherwise `import os` would let a job run
+    `os.system`.
     """
     return (
         callable(target)
@@ -226,5 +227,5 @@ def _not_allowed(name: str, module_name: str, path: str) -> str:
 
 
 def _same_code(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    # A reloaded module brings the same function as a new object; that is no conflict.
+    # A reloaded module has the same function as a new object; that is not a conflict.
     return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)

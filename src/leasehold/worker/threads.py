@@ -7,9 +7,10 @@ from abc import ABC, abstractmethod
 
 
 class OwnThread(ABC):
-    """What heartbeat, sweep and pruner share: a thread that is started, waits, and is told to stop.
+    """The common part of heartbeat, sweep and pruner: a thread that is started, waits, and is
+    stopped.
 
-    A subclass says in `_run` what the thread does until `_stopping`, and lets it wait on
+    A subclass implements in `_run` what the thread does until `_stopping`; it waits on
     `_condition`, which `stop` notifies.
     """
 
@@ -20,13 +21,13 @@ class OwnThread(ABC):
         self._stopping = False
 
     def start(self) -> None:
-        """Begin, in a thread of its own, and go on until `stop`."""
+        """Start a thread that runs until `stop`."""
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=self._thread_name, daemon=True)
         self._thread.start()
 
     def stop(self, wait: bool = True, timeout: float | None = None) -> bool:
-        """End the thread, after the call to the store that it may be in.
+        """End the thread, after any call to the store that it is in.
 
         With `wait`, return when it has ended, or after `timeout` seconds. True if it has ended.
         """

@@ -1,7 +1,8 @@
-"""Schedules seen from a worker: its exchanges fire them, or, while its slots are taken, it does.
+"""A worker's part in schedules: its exchanges fire them, or the worker itself while its slots are
+full.
 
-A worker with room asks the store for jobs when the next schedule ticks, and that exchange fires it.
-One without room asks for nothing, perhaps for hours: it must still not let a tick pass.
+A worker with free slots asks the store for jobs when the next schedule ticks, and that exchange
+fires it. A full worker asks for nothing, perhaps for hours, but must still not miss a tick.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from leasehold.core.contract.store import Store
 from leasehold.env import Env
 
 LOOK_SECONDS_MAX: Final = 60.0
-"""How long a full worker may take to notice a schedule that is new."""
+"""How long a full worker may take to notice a new schedule."""
 TICK_SECONDS_MIN: Final = 0.001
 
 
@@ -27,13 +28,13 @@ class Ticking:
         """In monotonic time."""
 
     def note(self, next_tick_at: datetime | None, at: datetime | None, now: float) -> None:
-        """Told by the store, when its time was `at` and the monotonic one `now`, when the next
-        schedule ticks.
+        """Record the store's answer about the next tick, given at its time `at` and the monotonic
+        time `now`.
         """
         seconds = LOOK_SECONDS_MAX
         if next_tick_at is not None and at is not None:
             until = (next_tick_at - at).total_seconds()
-            # A store that keeps naming a moment that has passed must not make the loop spin.
+            # A store that keeps naming a time in the past must not make the loop spin.
             seconds = min(seconds, max(until, TICK_SECONDS_MIN))
         self.look_at = now + seconds
 

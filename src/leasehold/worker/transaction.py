@@ -1,7 +1,7 @@
 """A task's own transaction: its writes and the completion of its job, in one commit.
 
-It is open from `with ctx.transaction()` until the task returns. While it is, no other process
-writes to the store, so the job cannot be taken away: its lease needs no renewal.
+It is open from `with ctx.transaction()` until the task returns. While it is open, no other process
+writes to the store, so the job cannot be taken away and its lease needs no renewal.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ if TYPE_CHECKING:
 
 
 class Backing(Protocol):
-    """The runner of the attempt, as far as its transaction needs it."""
+    """The part of the attempt's runner that its transaction needs."""
 
     def open(self, lease: Lease) -> JobTransaction:
-        """Open it, with no renewal and no report of this lease left on its way to the store."""
+        """Open it, after making sure that no renewal or report of this lease is on its way to the
+        store.
+        """
 
     def claim(self, lease: Lease) -> bool:
         """Whether the attempt may still complete: from now on no other outcome is possible."""
 
     def gave_up(self, lease: Lease) -> None:
-        """It was rolled back: the lease is to be kept alive again."""
+        """It was rolled back: the lease has to be kept alive again."""
 
 
 class TaskTransaction:
@@ -50,7 +52,7 @@ class TaskTransaction:
         self._backing = backing
         self._sink = sink
         self._is_concluded = is_concluded
-        """Whether the attempt is over: then a transaction opened now would never be ended."""
+        """Whether the attempt is over, so that a transaction opened now would never be ended."""
         self._pid = os.getpid()
         self._opening = threading.Lock()
         self._held: JobTransaction | None = None
@@ -64,7 +66,7 @@ class TaskTransaction:
 
     @property
     def connection(self) -> Connection | None:
-        """What to join; None while it is not open."""
+        """The connection to join; None while it is not open."""
         return None if self._held is None else self._held.connection
 
     # -- entering and leaving ----------------------------------------------------------------
@@ -83,7 +85,7 @@ class TaskTransaction:
             self._held = held
             if not self._is_concluded():
                 return held.connection
-        # A thread, or a task of the event loop, that outlived the attempt.
+        # Opened by a thread, or a task of the event loop, that outlived the attempt.
         self.roll_back()
         raise TransactionError(
             f"job {self._lease.job_id}: its attempt was over before its transaction was open: open "
@@ -91,7 +93,7 @@ class TaskTransaction:
         )
 
     def is_settled_open(self) -> bool:
-        """Whether it is open, and no thread is just about to open it."""
+        """Whether it is open, rather than just being opened by a thread."""
         with self._opening:
             return self._held is not None
 
@@ -123,7 +125,7 @@ class TaskTransaction:
     # -- while it is open --------------------------------------------------------------------
 
     def progress(self, document: bytes) -> None:
-        """To be written with the rest: only the latest counts, and it is not seen earlier."""
+        """Progress to commit with the rest: only the latest counts, and is not visible earlier."""
         self._progress = document
 
     def log(self, line: LogLine) -> None:
@@ -134,8 +136,8 @@ class TaskTransaction:
     def conclude(self, outcome: Outcome) -> Settled | None:
         """Complete the job and commit, if that is the outcome; otherwise roll back.
 
-        Answers with the store's reply; None where the attempt is still to be settled. Raises the
-        error that keeps it from completing; then all of it is rolled back.
+        Returns the store's reply, or None if the attempt still has to be settled. Raises the error
+        that keeps it from completing; then all of it is rolled back.
         """
         held, lease = self._held, self._lease
         assert held is not None, "it was never entered, or is over"
@@ -143,7 +145,7 @@ class TaskTransaction:
             if not isinstance(within_limits(outcome, lease.job_id), Complete):
                 return None
             if not self._backing.claim(lease):
-                return None  # It timed out, or was handed back: that is how it ends.
+                return None  # It timed out or was handed back, and ends that way.
             if self._progress is not None:
                 held.report_progress(self._progress)
             if self._log:
@@ -156,7 +158,7 @@ class TaskTransaction:
             self.roll_back()
 
     def roll_back(self) -> None:
-        """Undo all of it; harmless when it is over. Log lines are kept: they tell why."""
+        """Undo all of it; harmless when it is over. Log lines are kept, since they explain why."""
         held, self._held = self._held, None
         if held is None or os.getpid() != self._pid:
             return  # In a forked copy: the connection and its transaction are the parent's.
@@ -172,7 +174,7 @@ class TaskTransaction:
 
 
 def _event_loop_runs() -> bool:
-    # Where asyncio was never imported, none does; most workers need not load it.
+    # If asyncio was never imported, no loop runs; most workers need not load it.
     asyncio: Any = sys.modules.get("asyncio")
     if asyncio is None:
         return False

@@ -30,7 +30,7 @@ NOT_LET_IN: Final = (UnauthenticatedError, ForbiddenError)
 
 
 class StoreTrouble:
-    """The state of the trouble with a worker's store."""
+    """The state of a worker's trouble with its store."""
 
     def __init__(
         self, worker: str, clock: Clock, stopping: Stopping, *, until_empty: bool = False
@@ -42,9 +42,9 @@ class StoreTrouble:
         self._ends_at = (*STORE_IS_GONE, StoreMovedError) if until_empty else STORE_IS_GONE
         self._failures = 0
         self._told: type[StoreError] | None = None
-        """The kind of trouble that was logged: only a change is, and not every try."""
+        """The kind of trouble last logged: only changes are logged, not every try."""
         self.retry_at = float("-inf")
-        """Not before then, in monotonic time."""
+        """When to try again, in monotonic time."""
 
     def is_over(self) -> None:
         """The store has answered."""
@@ -53,7 +53,9 @@ class StoreTrouble:
         self._failures, self._told = 0, None
 
     def failed(self, error: StoreError, waiting: int) -> bool:
-        """A call has failed while so many outcomes wait to be settled; False if it is the end."""
+        """Record a failed call while `waiting` outcomes are unsettled; False if the worker must
+        give up.
+        """
         if isinstance(error, self._ends_at):
             gone = "" if isinstance(error, StoreMovedError) else "its store is gone: "
             logger.error("worker %s stops: %s%s", self._worker, gone, error)
@@ -76,6 +78,6 @@ class StoreTrouble:
         return True
 
     def refused(self, error: LeaseholdError) -> None:
-        """A token that was revoked, or has expired, does not become good again."""
+        """A token that was revoked or has expired does not become valid again."""
         logger.error("worker %s stops: its service no longer lets it work: %s", self._worker, error)
         self._stopping.give_up(StopReason.REFUSED)

@@ -1,8 +1,8 @@
-"""The numbers by which a worker works: given in code, else set in the store, else built in.
+"""A worker's parameters: given in code, otherwise set in the store, otherwise built in.
 
-They are followed while it runs. Every exchange says which settings counted, so a worker that speaks
-to the store knows for nothing whether to look; one whose slots are all taken looks with each
-heartbeat.
+They are followed while it runs. Every exchange returns the generation of the settings, so a worker
+that talks to the store learns for free whether to read them; one whose slots are all taken reads
+them with each heartbeat.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ logger = safe_logger("leasehold.worker")
 
 
 class Tuning:
-    """What counts for one worker now; `on_change` is told the names of what counts anew, `on_stop`
-    that somebody asked it to stop.
+    """The present parameters of one worker; `on_change` is called with the names of changed ones,
+    `on_stop` when somebody asked the worker to stop.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Tuning:
         self._on_stop = on_stop
         self._stop_seen: str | None = None
         self.heeds_stops = False
-        """Once it is registered; earlier orders were meant for an earlier worker of its id."""
+        """True once it is registered; earlier orders were for an earlier worker with its id."""
         self._lock = threading.RLock()
         # Before the first change of a store's settings there is nothing to read.
         self._generation = 0
@@ -47,7 +47,7 @@ class Tuning:
         self._values = self._effective()
 
     def seconds(self, name: str) -> float:
-        """A setting that is a time, and never none."""
+        """A setting that is a duration and never None."""
         value = self._values[name]
         assert value is not None
         return value
@@ -57,19 +57,19 @@ class Tuning:
 
     @property
     def lease_seconds_asked(self) -> float | None:
-        """The length of leases for jobs that name none; None leaves it to the store."""
+        """The length of leases for jobs without one of their own; None leaves it to the store."""
         is_said = "lease_seconds" in self._given or "lease_seconds" in self._stored
         if not is_said and isinstance(self._store, ShortWorkerLeases):
             return self._store.worker_lease_seconds
         return self._given.get("lease_seconds")
 
     def note(self, generation: int) -> None:
-        """Told by the store which settings count: look, if these are not the ones known."""
+        """Note the store's generation of settings, and read them if it is a new one."""
         if generation != self._generation:
             self.look()
 
     def look(self) -> None:
-        """Read the settings. If the store cannot say, the last known ones count until it can."""
+        """Read the settings. If the store cannot be reached, the last known ones stay in force."""
         try:
             stored = self._store.settings()
         except StoreError as error:

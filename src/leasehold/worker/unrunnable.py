@@ -1,7 +1,7 @@
 """Jobs that this worker cannot run: handed back, each time for longer, and never lost.
 
-However urgent they are, jobs that it can run do not wait for them: it looks for those alone, and
-for the others only when it finds none of those.
+However urgent they are, runnable jobs do not wait for them: the worker first looks for runnable
+ones alone, and for the others only when it finds none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ JOBS_MAX: Final = 10_000
 
 
 def is_handed_back(job: Job) -> bool:
-    """Whether a job that is due later is so because a worker could not run it."""
+    """Whether a job is delayed because a worker could not run it."""
     return job.reason is not None and job.reason.startswith(UNRUNNABLE)
 
 
@@ -47,14 +47,14 @@ class Unrunnable:
         return Release(delay_seconds, UNRUNNABLE + reason)
 
     def lanes(self) -> tuple[tuple[str, str], ...]:
-        """The queues and tasks of these jobs, to be passed over by the next look for jobs."""
+        """The queues and tasks of these jobs, which the next look for jobs passes over."""
         return () if self._is_their_turn else tuple(self._lanes)
 
     def take_turn(self) -> None:
-        """There is nothing else to do: let the next look find them again."""
+        """Let the next look find them again, since there is nothing else to do."""
         self._is_their_turn = True
 
     def can_be_run(self, lease: Lease) -> None:
-        """A task that was not there before may be there now."""
+        """A task that was missing may be available now."""
         if self.tasks.pop(lease.task, None) is not None:
             self._lanes = {lane for lane in self._lanes if lane[1] != lease.task}

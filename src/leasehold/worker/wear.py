@@ -15,9 +15,9 @@ from leasehold.worker.stopping import StopReason
 logger = safe_logger("leasehold.worker")
 
 HALF_STUCK_SECONDS_MAX: Final = 60.0
-"""How long half of the slots may be filled by code that does not stop."""
+"""How long half of the slots may stay filled by code that does not stop."""
 ALL_STUCK_SECONDS_MAX: Final = 2.0
-"""How long all of them may be: code that was told to stop gets a moment in which to do so."""
+"""How long all of them may: code that was told to stop gets a moment to do so."""
 MEMORY_CHECK_SECONDS: Final = 1.0
 
 
@@ -37,7 +37,7 @@ class Wear:
         return float("inf") if self._max_jobs is None else self._max_jobs - started_jobs
 
     def reason(self, now: float, *, started_jobs: int, stuck: int) -> StopReason | None:
-        """Why the worker should be started anew; None while it need not be."""
+        """Why the worker should be restarted; None while it need not be."""
         if self.jobs_left(started_jobs) <= 0:
             return StopReason.MAX_JOBS
         if self._memory_is_used_up(now):
@@ -54,7 +54,7 @@ class Wear:
         )
 
     def stuck_were_replaced(self) -> None:
-        """There are new slots in place of the stuck ones."""
+        """Record that the stuck slots were replaced by new ones."""
         self._half_stuck_since = self._all_stuck_since = None
 
     def _memory_is_used_up(self, now: float) -> bool:
@@ -81,7 +81,7 @@ def _end(since: float | None, seconds_max: float) -> float:
 
 
 def tell_worn(worker: str, reason: StopReason, slots: int, in_hand: InHand) -> None:
-    """Say why a worker asks to be replaced; slots that do not come back are an error of tasks."""
+    """Log why a worker asks to be replaced; slots that do not come back are an error of tasks."""
     if reason is not StopReason.STUCK:
         logger.info("worker %s asks to be replaced: %s", worker, reason)
         return
@@ -99,7 +99,7 @@ def tell_worn(worker: str, reason: StopReason, slots: int, in_hand: InHand) -> N
 
 
 def replace_stuck(team: Team, in_hand: InHand) -> None:
-    """Put new threads beside threads that were given up and do not stop."""
+    """Start new threads to replace abandoned ones that do not stop."""
     for run in in_hand.occupying - in_hand.held:
         if team.give_up(run):
             in_hand.give_up(run)

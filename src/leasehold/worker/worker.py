@@ -1,4 +1,4 @@
-"""The worker: leases jobs, runs them, keeps their leases alive, and says what became of them."""
+"""The worker: leases jobs, runs them, keeps their leases alive, and reports their outcomes."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ logger = safe_logger("leasehold.worker")
 class Worker:
     """Runs jobs in up to `slots` slots, in the background (`start`) or the foreground (`run`).
 
-    It is put together from `LeaseManager`, `Heartbeat` and `RecoverySweep`, as anybody's own worker
-    may be. A worker is started once; make a new one to start again.
+    It is built from `LeaseManager`, `Heartbeat` and `RecoverySweep`, as your own worker may be. A
+    worker is started once; make a new one to start again.
 
-    Lease, intervals and threshold that it is not given follow the settings of the store, while it
-    runs (`leasehold.worker.tuning`).
+    Lease, intervals and threshold that are not given follow the store's settings while it runs
+    (`leasehold.worker.tuning`).
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Worker:
         self._follows_retention = retention is None
         self._thread: threading.Thread | None = None
         self._pid: int | None = None
-        """The process in which it was started: in one forked from that, none of its threads are."""
+        """The process in which it was started: a fork of it has none of the worker's threads."""
         self._ended = threading.Condition()
         self._stop_reason: StopReason | None = None
 
@@ -218,12 +218,12 @@ class Worker:
     def run(
         self, on_ready: Callable[[str], None] | None = None, lines: JobLines | None = None
     ) -> StopReason:
-        """Work until told to stop by SIGTERM or SIGINT, or until worn; answers why it stopped.
+        """Work until stopped by SIGTERM or SIGINT, or until worn; returns why it stopped.
 
-        The first signal lets what runs finish within the grace; the second hands it back at once.
-        `on_ready` is called with its id when it has entered the registry. While the store is in
-        trouble, locked by another process for instance, it waits and tries again. `lines` are those
-        about its jobs, whose hooks it was given.
+        The first signal lets running jobs finish within the grace; the second hands them back at
+        once. `on_ready` is called with its id when it has entered the registry. While the store is
+        in trouble, for example locked by another process, it waits and tries again. `lines` logs
+        about its jobs, and its hooks were given to the worker.
         """
         with heeded(self._signalled):
             if not self._start_when_possible():
@@ -242,12 +242,12 @@ class Worker:
     def stop(
         self, wait: bool = True, timeout: float | None = None, *, interrupted: bool = False
     ) -> bool:
-        """Stop leasing, finish what runs within the grace, and hand back the rest.
+        """Stop leasing, finish running jobs within the grace, and hand back the rest.
 
-        `timeout` seconds take the place of the worker's own grace. Without `wait` it does so while
-        the caller goes on. True if it has stopped. In a process that was forked from the worker's
-        own there is nothing to stop: it works there. A program that was `interrupted` by Ctrl-C
-        is told what it waits for, and that it need not.
+        `timeout` seconds replace the worker's own grace. Without `wait` it stops in the background.
+        True if it has stopped. In a fork of the worker's process there is nothing to stop: it works
+        in the parent. A program that was `interrupted` by Ctrl-C is told what it waits for, and
+        that it need not.
         """
         self._stopping.is_unexpected_wait = interrupted
         self.request_stop(grace_seconds=timeout)
@@ -261,7 +261,7 @@ class Worker:
         return self.wait(LAST_SECONDS) is not None
 
     def request_stop(self, *, now: bool = False, grace_seconds: float | None = None) -> None:
-        """Ask it to stop, gracefully or `now`, and return at once."""
+        """Ask the worker to stop, gracefully or `now`, and return at once."""
         if self._is_elsewhere:
             return  # The locks on the way may be held by threads that are not here.
         if now:
@@ -305,7 +305,7 @@ class Worker:
         return self._pid is not None and os.getpid() != self._pid
 
     def _start_when_possible(self) -> bool:
-        """Start; while the store is in trouble try again, until told to stop: False."""
+        """Start; retry while the store is in trouble; False if it was told to stop first."""
         delay_seconds = STORE_RETRY_SECONDS_FIRST
         while not self._stopping.is_asked:
             try:
@@ -328,7 +328,7 @@ class Worker:
         return False
 
     def _rest(self, seconds: float) -> None:
-        """Wait in the main thread, which wakes up now and then to heed signals."""
+        """Wait in the main thread, which wakes up now and then to handle signals."""
         clock = self._env.clock
         end = clock.monotonic() + seconds
         with self._ended:
@@ -354,7 +354,7 @@ class Worker:
         self._thread.start()
 
     def _follow(self, changed: frozenset[str]) -> None:
-        """Work by the settings that count now."""
+        """Apply the settings now in force."""
         tuning = self._tuning
         self._leases.lease_seconds = tuning.lease_seconds_asked
         self._heartbeat.tune(
@@ -369,11 +369,11 @@ class Worker:
         if self._follows_retention and changed & RETENTION_NAMES:
             self._pruner.hurry()
         self._loop.poll_interval_seconds = self._poll_seconds(tuning)
-        # The event it waits for may have come.
+        # The event that it waits for may have happened.
         self._inbox.on_ready()
 
     def _poll_seconds(self, tuning: Tuning) -> float:
-        """How long it waits before it looks again; a worker that ends with the work looks often."""
+        """How long it waits before it looks again; with `until_empty` it looks often."""
         seconds = tuning.seconds("poll_interval")
         return min(seconds, LOOK_SECONDS) if self._until_empty else seconds
 
@@ -392,7 +392,7 @@ class Worker:
                 "worker %s stopped after an unexpected error; its jobs are handed back", self.id
             )
         finally:
-            # In every case the threads that wait for its end hear of it.
+            # In every case, wake the threads that wait for its end.
             self._shut_down(team, life, unsubscribe)
             end_keeping()
             with self._ended:

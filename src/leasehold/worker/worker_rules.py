@@ -1,4 +1,4 @@
-"""How a worker works: its queues, how much at a time, and when it stops by itself."""
+"""A worker's options: its queues, how much it runs at a time, and when it stops on its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRules:
-    """How a worker works."""
+    """A worker's options."""
 
     queues: tuple[str, ...]
     tasks: tuple[str, ...] | None

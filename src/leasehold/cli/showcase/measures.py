@@ -75,7 +75,7 @@ def _submit(stage: ShowcaseStage, jobs: int, batch: int) -> None:
 
 
 def _drain(stage: ShowcaseStage, jobs: int, slots: int, tell: Tell) -> float:
-    """Seconds from the workers' start until so many jobs are completed and durable."""
+    """Seconds from the workers' start until this many jobs are completed and durable."""
 
     def is_done() -> bool:
         completed = stage.queue.get_queue_stats()["completed"]

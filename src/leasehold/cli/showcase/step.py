@@ -20,7 +20,7 @@ class ShowcaseStep(NamedTuple):
     name: str
     explanation: str
     play: Callable[[ShowcaseStage], str]
-    """Does it; answers with the observation, or raises."""
+    """Does it; returns the observation, or raises."""
 
 
 def expect(came_true: bool, otherwise: str) -> None:

@@ -23,7 +23,7 @@ def add(one: int, two: int) -> int:
 
 
 def flaky(works_from: int) -> str:
-    """Fails until so many attempts were made."""
+    """Fails until this many attempts were made."""
     attempt = current_job().attempt
     if attempt < works_from:
         raise ConnectionError(f"attempt {attempt}: the network is down")
@@ -47,7 +47,7 @@ def pause(seconds: float) -> None:
 
 
 def paint(enough: str) -> str:
-    """Reports how far it is, and goes on when it is told that somebody has seen it."""
+    """Reports its progress, and continues once it is told that somebody has seen it."""
     job = current_job()
     job.progress(50, message="half of the wall")
     job.log("half of the wall is painted")

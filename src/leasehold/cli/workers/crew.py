@@ -1,8 +1,8 @@
 """A crew: several worker processes and the parent that looks after them.
 
-A process that asks to be started anew is, at once; one that crashed is after a pause that grows.
-SIGUSR1 has all of them replaced, with the present code: each goes when its replacement works, and
-if the new processes cannot begin, the old ones stay. The first SIGTERM or SIGINT lets every process
+A process that asks for a restart is restarted at once, one that crashed after a growing pause.
+SIGUSR1 replaces all of them, with the present code: each ends when its replacement works, and if
+the new processes cannot start, the old ones stay. The first SIGTERM or SIGINT lets every process
 finish its jobs, the second does not. A process that cannot even begin ends the crew: the person who
 started it should hear why.
 """
@@ -64,7 +64,7 @@ class _Member:
     """How often the ones before it crashed in a row."""
     is_ready: bool = False
     is_leaving: bool = False
-    """Whether it ends by itself, so that its exit code means what it says."""
+    """Whether it ends on its own, so that its exit code is meaningful."""
 
 
 class Crew:
@@ -95,7 +95,7 @@ class Crew:
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> int:
-        """Work until every process has ended for good; answers the exit code."""
+        """Work until every process has ended for good; returns the exit code."""
         pid = os.getpid()
         folder = make_folder(self._plan.store_url)
         record = PidRecord(
@@ -260,7 +260,7 @@ class Crew:
         self._members[pid].process.send_signal(signal.SIGTERM)
 
     def _give_up_renewal(self, now: float) -> None:
-        """A new process did not begin, and has said why: what works goes on as it is."""
+        """A new process failed to start, and has said why: the working ones continue unchanged."""
         logger.error("the new workers could not start: the old ones keep running the old code")
         self._outgoing.clear()
         for pid, member in self._members.items():

@@ -44,7 +44,7 @@ def not_of_crews(queue: TaskQueue, read_files: Callable[[], Iterable[PidFile]]) 
 
 
 def remove_stale(files: Iterable[PidFile], queue: TaskQueue) -> int:
-    """Remove the pid files of processes that are gone; answers how many.
+    """Remove the pid files of processes that are gone; returns how many.
 
     A worker's file stays while the registry still knows the worker: it is the proof of its death.
     """

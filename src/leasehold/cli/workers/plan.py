@@ -17,14 +17,14 @@ from leasehold.urls import sqlite_path
 
 READY: Final = b"r"
 LEAVING: Final = b"l"
-"""What a worker says that ends by itself; one that a task ends, with whatever code, does not."""
+"""The message of a worker that ends on its own; one ended by a task, with any code, sends none."""
 """A process's message to its parent when it works."""
 REFUSED: Final = os.EX_NOPERM
 """How a process ends whose token is good no more: another one would end the same way."""
 AWAY: Final = os.EX_UNAVAILABLE
 """How a process ends that found the store's server away: another one, later, may find it."""
 RECYCLED: Final = os.EX_TEMPFAIL
-"""The exit code of a process that wants to be started anew."""
+"""The exit code of a process that wants to be restarted."""
 SLOTS: Final = 4
 GRACE_SECONDS: Final = 30.0
 METRICS_HOST: Final = "127.0.0.1"
@@ -58,7 +58,7 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Where Prometheus may read the store's figures; 0 for any free port."""
     metrics_host: str = METRICS_HOST
     reload: bool = False
-    """Whether workers start anew when a Python file below the working directory changes."""
+    """Whether workers restart when a Python file below the working directory changes."""
     log_path: str | None = None
     """Where a crew in the background writes; None in the foreground."""
 
@@ -79,7 +79,7 @@ def store_name(url: str) -> str:
 
 
 def workers_folder(store_url: str) -> str:
-    """Where pid files and logs are kept: beside a store that is a file, else in the user's state.
+    """Where pid files and logs are kept: beside a store file, otherwise in the user's state folder.
 
     >>> workers_folder("/var/lib/app/jobs.db")
     '/var/lib/app/jobs.db-workers'

@@ -1,8 +1,8 @@
-"""An accelerator: stands beside a store, makes it faster, and may vanish at any moment.
+"""An accelerator runs beside a store, makes it faster, and may disappear at any moment.
 
-The store stays the only truth: an accelerator holds hints and counts that need not be exact, no job
-and no lock. Every answer of it may be "not now" (None, False), at once or within a fraction of a
-second; the store then does the same by itself, more slowly. `connect` joins the two.
+The store remains the only source of truth: an accelerator holds hints and approximate counts, but
+no job and no lock. Any of its answers may be "not now" (None, False), given within a fraction of a
+second; the store then does the same work itself, more slowly. `connect` joins the two.
 """
 
 from __future__ import annotations
@@ -17,48 +17,49 @@ class TakenTokens(NamedTuple):
     """The answer of a bucket from which tokens were taken."""
 
     jobs: int
-    """For how many."""
+    """How many jobs they were taken for."""
     ahead_micros: int
-    """How far ahead the moment was at which the bucket would have been full, before that."""
+    """How far ahead the time was at which the bucket would have been full, before they were taken.
+    """
 
 
 class Accelerator(Protocol):
-    """Wakes other processes, and counts how fast jobs come."""
+    """Wakes other processes, and counts how fast jobs arrive."""
 
     def serve(
         self, store_id: str, hear: Callable[[str | None], None], tell: Callable[[str], None]
     ) -> None:
-        """Begin for this store, and anew in a forked child.
+        """Begin for this store; called again in a forked child.
 
-        `hear` is called with the news of other processes, each a letter, and with None when some
-        may have been missed; `tell` with news that could not be sent.
+        `hear` is called with the news of other processes, one letter each, and with None when some
+        may have been missed; `tell` is called with news that could not be sent.
         """
 
     @property
     def parameter(self) -> str:
-        """How it is named in a store's URL."""
+        """The parameter that names it in a store's URL."""
 
     @property
     def is_up(self) -> bool:
-        """Whether it answered when it was last asked; asks it, if that was never."""
+        """Whether it answered the last request; sends one if there was none yet."""
 
     def listen(self) -> None:
-        """Hear news from now on; while that is impossible, as if there were some all the time."""
+        """Listen for news from now on; while that is impossible, act as if news kept coming."""
 
     def send(self, news: str) -> bool:
-        """Tell other processes soon; False if the caller has to do that itself."""
+        """Notify other processes soon; False if the caller has to notify them itself."""
 
     def take(
         self, bucket: tuple[str, str], rate: Rate, jobs: int, *, least: int, now: int
     ) -> TakenTokens | None:
-        """Take tokens for so many jobs, or for as many as there are if that is `least` or more,
-        else for none. `bucket` is a queue and a name in it; `now` is in micros.
+        """Take tokens for `jobs` jobs, or all tokens left if they suffice for `least`, otherwise
+        none. `bucket` is a queue and a name in it; `now` is in micros.
         """
 
     def correct(self, bucket: tuple[str, str], rate: Rate, jobs: int, *, now: int) -> None:
-        """So many jobs more, or fewer, have come than tokens were taken for."""
+        """Correct the count: `jobs` more (or fewer) jobs arrived than tokens were taken for."""
 
     def describe(self) -> Mapping[str, Any]:
-        """How it is, for people and monitoring, under its name."""
+        """Its state under its name, for people and monitoring."""
 
     def close(self) -> None: ...

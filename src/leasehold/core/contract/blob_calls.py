@@ -1,4 +1,4 @@
-"""Blobs across a network: the calls about them to a store behind a service.
+"""Blobs across a network: the calls that carry them to and from a store behind a service.
 
 A remote client needs no access to the blob store. A blob goes through the service, or straight to
 the storage by a URL that the service has signed for this one blob. The service makes the keys, so
@@ -21,9 +21,9 @@ class BlobPut(msgspec.Struct, frozen=True):
     """Where a blob is, or where it is to be written."""
 
     reference: bytes = b""
-    """What stands for it in a row; empty if the blob has to come through the service."""
+    """The reference to store in the row; empty if the blob has to come through the service."""
     url: str | None = None
-    """Where to write it, by one PUT, before anybody is told of the reference."""
+    """Where to write the blob, with one PUT, before the reference is given to anybody."""
 
 
 class BlobFetched(msgspec.Struct, frozen=True):
@@ -48,7 +48,9 @@ class BlobCarrier(Protocol):
         version: int = 0,
         data: bytes | None = None,
     ) -> BlobPut:
-        """Keep a payload, or a result under the lease `version`; without `data`, ask where to."""
+        """Store a payload, or a result under the lease `version`; without `data`, ask where to
+        write it.
+        """
 
     def get_blob(self, document: bytes) -> BlobFetched:
         """The data that a reference stands for."""

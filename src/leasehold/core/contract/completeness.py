@@ -1,4 +1,4 @@
-"""Whether a store written by somebody else has every method of the contract."""
+"""Whether a third-party store has every method of the contract."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leasehold.errors import UnsupportedError
 def missing_methods(store: object) -> list[str]:
     """The methods of the contract that a store lacks, or only inherits from the contract itself.
 
-    A class that names the protocol as its base gets every method of it, each of which does nothing.
+    A class that inherits from the protocol gets all of its methods, which do nothing.
     """
     return [
         name
@@ -25,7 +25,8 @@ def missing_methods(store: object) -> list[str]:
 
 
 def whole_store(store: Store | None) -> Store:
-    """The same store; raises UnsupportedError, with the names, if it lacks methods.
+    """Return the store; raises UnsupportedError, which names the missing methods, if it is
+    incomplete.
 
     >>> whole_store(None)
     Traceback (most recent call last):

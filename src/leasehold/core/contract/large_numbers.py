@@ -1,7 +1,7 @@
-"""MessagePack for numbers of any size: JSON has them, MessagePack ends at 64 bits.
+"""MessagePack with numbers of any size: JSON allows them, MessagePack stops at 64 bits.
 
 A task may report any JSON document as its progress or its note. One large number in it must not
-keep everything else that is in the same answer from its reader.
+make the whole answer unreadable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FIRST, _LAST = -(2**63), 2**64 - 1
 
 
 def encode_message(value: Any, as_data: Callable[[Any], Any]) -> bytes:
-    """A message; `as_data` makes data of values that msgspec does not know.
+    """Encode a message; `as_data` converts values that msgspec does not know.
 
     >>> decoder(list[Any]).decode(encode_message([1, -(10**30)], repr))
     [1, -1000000000000000000000000000000]
@@ -31,12 +31,14 @@ def encode_message(value: Any, as_data: Callable[[Any], Any]) -> bytes:
 
 
 def decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    """A decoder of what `encode_message` has made of a value of this type."""
+    """A decoder for values of this type encoded by `encode_message`."""
     return msgspec.msgpack.Decoder(kind, ext_hook=_number)
 
 
 def _without_large(plain: Any) -> Any:
-    """The same with large numbers as extensions. Not by recursion: parts may be nested deeply."""
+    """The same data with large numbers as extensions. It does not recurse: data may be nested
+    deeply.
+    """
     whole = [plain]
     left: list[Any] = [whole]
     while left:

@@ -1,7 +1,7 @@
-"""What only a store on this machine can do: it has files, a clock and connections of its own.
+"""Operations that only a store on this machine has, with files, a clock and connections of its own.
 
-A store behind a network keeps `core.contract.store` and nothing of this. Callers ask for the local
-part with `local_part`, and get a clear error when there is none.
+A store behind a network implements `core.contract.store` and nothing in this file. Callers get the
+local part from `local_part`, which raises a clear error when there is none.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ class LocalVerbs(TransactionStore, ClockStore, Protocol):
     def backup(self, path: str, *, actor: str, replace: bool = False) -> None:
         """Write a consistent copy while the store is in use.
 
-        The copy has its name only when it is complete. A file that is there already stays and is
-        refused with BackupExistsError, or is replaced in one step with `replace`. A backup is
-        audited, after it was written, wherever the store still takes writes.
+        The copy gets its name only when it is complete. An existing file is kept and
+        BackupExistsError raised, unless `replace` is set: then the file is replaced in one step. A
+        backup is audited after it is written, if the store still accepts writes.
         """
 
 
 class LocalStore(Store, LocalVerbs, Protocol):
-    """A store on this machine."""
+    """A store on this machine, with the local operations."""
 
 
 def local_part(store: Store, wanted: str, instead: str = "") -> LocalStore:
-    """A store as one on this machine; raises UnsupportedError where it is none.
+    """The store as a local one; raises UnsupportedError if it is not on this machine.
 
-    `wanted` says in a few words what for, such as "backup", and `instead` what to do elsewhere.
+    `wanted` names the purpose in a few words, such as "backup"; `instead` says what to do
+    otherwise.
     """
     if isinstance(store, LocalVerbs):
         return cast("LocalStore", store)

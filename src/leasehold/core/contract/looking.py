@@ -1,7 +1,7 @@
-"""Calls that only look, for people and figures: a store may answer them from a replica.
+"""Read-only calls for people and figures, which a store may answer from a replica.
 
-What such a call shows may be some moments old, so nothing may be decided by it: no worker, wait,
-order, submit or clean-up looks here.
+Such an answer may be slightly out of date, so nothing may be decided by it: workers, waits, orders,
+submits and clean-ups do not use these calls.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from leasehold.core.contract.store import Store
 
 @runtime_checkable
 class HasReplica(Protocol):
-    """A store of which there may be a replica."""
+    """A store that may have a replica."""
 
     def looking(self) -> Store:
-        """The same store; what only reads is read from its replica, if it has one."""
+        """The same store, whose reads go to its replica if it has one."""
 
 
 def looking(store: Store) -> Store:
-    """The store to ask on behalf of somebody who only looks."""
+    """The store to use for reads that only show something."""
     return store.looking() if isinstance(store, HasReplica) else store

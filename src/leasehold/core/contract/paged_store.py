@@ -9,11 +9,11 @@ from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 
 
 class PagedStore(Protocol):
-    """Long lists are read in bounded pages, by callers far away or in no hurry.
+    """Long lists, read in bounded pages.
 
     - PGE-1  Page after page, each with the cursor of the one before, gives the same entries as one
              call without pages, in the same order. The last page has no cursor.
-    - PGE-2  Entries written meanwhile do not disturb it: none is told twice, none left out.
+    - PGE-2  Entries written meanwhile do no harm: none is returned twice or left out.
     - PGE-3  A limit outside 1 to PAGE_MAX raises InvalidPageError, an invalid cursor
              InvalidCursorError.
     """
@@ -21,14 +21,14 @@ class PagedStore(Protocol):
     def history_page(
         self, job_id: str, *, limit: int = 100, cursor: str | None = None
     ) -> HistoryPage:
-        """A part of what happened to a job, oldest first; empty for a job that is not there.
+        """One page of a job's history, oldest first; empty for a job that does not exist.
 
-        - PGE-4  The cursor is the `sequence` of the last event that was told. So a caller that
-                 keeps it may ask later for newer events.
+        - PGE-4  The cursor is the `sequence` of the last event returned, so a caller that keeps it
+                 may ask later for newer events.
         """
 
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
-        """A part of the log of a job's tasks, oldest first; empty for a job that is not there.
+        """One page of the log of a job's tasks, oldest first; empty for a job that does not exist.
 
         - PGE-5  Lines that were dropped since the page before (LOG-2) are counted by `missed`.
         """
@@ -41,7 +41,7 @@ class PagedStore(Protocol):
         limit: int = 100,
         cursor: str | None = None,
     ) -> AuditPage:
-        """A part of the administrative actions, newest first, archived ones included.
+        """One page of the administrative actions, newest first, archived ones included.
 
-        - PGE-6  Those of a time only, if `since` (inclusive) or `before` (exclusive) is given.
+        - PGE-6  `since` (inclusive) and `before` (exclusive) restrict them by time.
         """

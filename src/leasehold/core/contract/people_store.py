@@ -22,8 +22,8 @@ class PeopleStore(Protocol):
                  the attempt ends or its lease is lost. Asking again keeps the first reason.
         - CAN-3  A terminal one is answered by InvalidTransitionError, an unknown one by
                  JobNotFoundError.
-        - CAN-4  A reason that is no text raises InvalidJobError, and nothing is changed; so it is
-                 with `recover_one`.
+        - CAN-4  A reason that is not text raises InvalidJobError and changes nothing, as in
+                 `recover_one`.
         """
 
     def replay(
@@ -31,15 +31,15 @@ class PeopleStore(Protocol):
     ) -> list[Job | LeaseholdError]:
         """Give dead or cancelled jobs another chance; one answer each, in order.
 
-        - RPL-1  The job is `pending` again, its payload untouched, its lease version kept; a
-                 start_by is lifted, since a person has decided that it shall run.
+        - RPL-1  The job is `pending` again; its payload and lease version are kept. A start_by is
+                 removed, since a person has decided that the job shall run.
         - RPL-2  With reset its attempts are 0 and its allowance is max_retries + 1; without, the
                  attempts are kept and the allowance grows by one.
         - RPL-3  Other statuses are answered by InvalidTransitionError.
         """
 
     def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
-        """Delete terminal jobs with all their records; answers with their last snapshots.
+        """Delete terminal jobs with all their records; returns their last snapshots.
 
         - DIS-1  A job that has not ended is answered by InvalidTransitionError.
         - DIS-2  A later job under the same id never gets a lease version that was granted before.
@@ -49,6 +49,6 @@ class PeopleStore(Protocol):
     def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
         """Change the priority of a waiting job; it keeps its place in time.
 
-        - PRI-1  Raises InvalidTransitionError for a job that does not wait, JobNotFoundError for an
-                 unknown one, InvalidJobError for a number outside 0 to 100.
+        - PRI-1  Raises InvalidTransitionError for a job that is not waiting, JobNotFoundError for
+                 an unknown one, and InvalidJobError for a number outside 0 to 100.
         """

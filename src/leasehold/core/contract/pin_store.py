@@ -8,26 +8,26 @@ from leasehold.core.model.pins import Pin, PinKind
 
 
 class PinStore(Protocol):
-    """Small texts that people leave on a store for all who use it."""
+    """Short texts that people leave in a store for all of its users."""
 
     def pins(self, kind: PinKind) -> list[Pin]:
-        """Those of a kind, the oldest first.
+        """The pins of one kind, oldest first.
 
         - PIN-1  The latest PINS_MAX (200) of each kind are kept, in the order of their times.
         """
 
     def pin(self, kind: PinKind, name: str, text: str, *, actor: str) -> Pin:
-        """Keep a pin, in the place of the one of that kind and name.
+        """Store a pin, replacing the one of the same kind and name.
 
-        - PIN-2  The same text again, or none, is no change: its time and author stay. A name or a
-                 text that cannot be one raises InvalidPinError and changes nothing.
+        - PIN-2  The same text again, or no text, is no change: the pin's time and author stay. An
+                 invalid name or text raises InvalidPinError and changes nothing.
         - PIN-3  Every change is an audit record.
-        - PIN-4  A stop raises the generation of the settings (STT-1), which then tell it under
-                 `stops`, and listeners hear `on_ready`: so a running worker learns of it.
+        - PIN-4  A stop raises the generation of the settings (STT-1), which then list it under
+                 `stops`, and listeners hear `on_ready`; this is how a running worker learns of it.
         """
 
     def unpin(self, kind: PinKind, name: str, *, actor: str) -> Pin | None:
-        """Take a pin away; answers with it.
+        """Remove a pin and return it.
 
-        - PIN-5  A missing entry is no change, and None is the answer.
+        - PIN-5  A missing pin is no change, and None is returned.
         """

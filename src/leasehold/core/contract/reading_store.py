@@ -1,4 +1,4 @@
-"""Looking at jobs and their records; nothing here changes anything."""
+"""Reading jobs and their records; nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class ReadingStore(Protocol):
     def get(self, job_id: str) -> Job | None:
         """A snapshot, or None.
 
-        - FAI-1  `failure_count`, `first_failed_at` and `last_failed_at` tell of every attempt that
-                 failed or whose worker was lost, also of those without a record any more; snoozes,
-                 releases and cancelled attempts are none. Replays and clean-ups of the history
-                 leave them as they are, and the archive keeps them.
+        - FAI-1  `failure_count`, `first_failed_at` and `last_failed_at` cover every attempt that
+                 failed or whose worker was lost, even if its record is gone; snoozes, releases and
+                 cancelled attempts do not count. Replays and clean-ups of the history leave them as
+                 they are, and the archive keeps them.
         """
 
     def position(self, job_id: str) -> int | None:
-        """How many pending jobs of its queue are served before it; None if it is not pending.
+        """How many pending jobs of the job's queue are served before it; None if it is not pending.
 
-        - POS-1  0 is the next to be leased. Counting takes time with the position, not with the
-                 queue: it is for people who ask, not for loops.
+        - POS-1  0 is the next to be leased. The cost grows with the position, not with the length
+                 of the queue: it is meant for occasional questions, not for loops.
         """
 
     def peek(self, queue: str, *, limit: int = 1) -> list[Job]:
-        """The pending jobs of a queue that would be leased next, the first first.
+        """The pending jobs of a queue that would be leased next, in that order.
 
         - POS-2  In the order in which a lease would take them. Jobs that wait for a slot of their
                  key are left out; a pause or a limit of the queue leaves out none. It takes time
@@ -57,7 +57,7 @@ class ReadingStore(Protocol):
         without: Collection[HeavyField] = (),
         read_max: int | None = None,
     ) -> Page:
-        """Jobs that fit, the last submitted first, page by page.
+        """Jobs that match, last submitted first, page by page.
 
         - SEA-1  Text is found in any case, in any script: "MÜNCHEN" by "münchen", "straße" by
                  "STRASSE", and the other way round.
@@ -75,7 +75,7 @@ class ReadingStore(Protocol):
     def count(
         self, where: JobFilter, *, counted_max: int = COUNTED_MAX, read_max: int | None = None
     ) -> Count:
-        """How many jobs fit.
+        """How many jobs match.
 
         - SEA-3  Exact up to `counted_max`, and at any number where a filter asks for nothing but
                  queues and statuses; beyond, the answer says that there are at least so many. A
@@ -85,17 +85,18 @@ class ReadingStore(Protocol):
         """
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
-        """Ids of jobs that begin like this, in order; for people who type only their beginning.
+        """Ids of jobs that begin with a prefix, in order; for people who type only the beginning.
 
-        - FID-1  At most `limit` of them, the first ones; an index seek, however many jobs there are
-                 and however short the prefix is.
+        - FID-1  The first `limit` of them at most; an index seek, however many jobs there are and
+                 however short the prefix is.
         """
 
     def attempts(self, job_id: str) -> list[Attempt]:
         """The job's attempts, oldest first, the running one included."""
 
     def history(self, job_id: str) -> list[HistoryEvent]:
-        """Everything that happened to the job, oldest first; empty once it was dropped (RET-8).
+        """Everything that happened to the job, oldest first; empty once the history was dropped
+        (RET-8).
 
         - HIS-1  `sequence` has no gaps, and each event's `before` is the previous `after`.
         - HIS-2  Replaying it gives the job's status, lease version and attempts: `leased` spends
@@ -108,7 +109,7 @@ class ReadingStore(Protocol):
         """
 
     def log(self, job_id: str) -> JobLog:
-        """The log lines of the job's tasks; empty for a job that is not there."""
+        """The log lines of the job's tasks; empty for a job that does not exist."""
 
     def stats(self, queue: str | None = None) -> Stats:
         """Counts and totals, from maintained counters: the jobs are never scanned."""

@@ -17,7 +17,7 @@ from leasehold.core.model.search import JobFilter
 
 
 class RetentionStore(Protocol):
-    """How long ended jobs and other records are kept, and what is remembered of them."""
+    """How long ended jobs and other records are kept, and what the archive keeps of them."""
 
     def prune(
         self,
@@ -28,34 +28,36 @@ class RetentionStore(Protocol):
         limit: int = BATCH_MAX,
         actor: str,
     ) -> PruneReport:
-        """Begin a clean-up, or do one bounded write of the one that is going on.
+        """Begin a clean-up, or do one bounded write of the current one.
 
-        Without `run` one is begun, and nothing else is done; while the answer says `more`, call
-        again with the `run` it names and the same policy and scope. Without a policy the store's
-        own default counts (STT-7).
+        Without `run`, a clean-up is begun and nothing else is done. While the answer says `more`,
+        call again with the `run` it names and the same policy and scope. Without a policy the
+        store's own default applies (STT-7).
 
         - RET-1  A job that ended longer ago than the policy keeps its status is archived and
                  deleted with all its records, both in the same write; younger and unfinished jobs
                  are left alone, and so are dependencies of unfinished ones. At most `limit` jobs
                  per call, and the report counts each job that the call removed.
         - RET-2  Dead letters are never pruned unless the policy names a time for them, or `scope`
-                 is an emergency that asks for them. Nor does a store of limited capacity forget
-                 them to make room.
+                 is an emergency that asks for them. A store of limited capacity does not forget
+                 them to make room either.
         - RET-3  A clean-up begins only when it is due: one interval after the begin of the latest
                  one, not while another one is at work, and only if there are enough ended jobs to
-                 be worth it. `force` and `emergency` begin at once. Of many callers one begins.
-        - RET-4  An emergency prunes completed and cancelled jobs of any age.
+                 be worth it. `force` and `emergency` begin at once. If many callers ask at once,
+                 one of them begins.
+        - RET-4  An emergency clean-up prunes completed and cancelled jobs of any age.
         - RET-5  A later job under a pruned id never gets a lease version that was granted before.
         - RET-6  A pruned job's idempotency key still answers for it until its 24 hours are over.
-                 Its duplicates are no dependencies: a job that has its id by then is another job.
+                 Its duplicates do not count as dependencies: a job that has its id by then is
+                 another job.
         - RET-7  A result past its own time to live is dropped; its job stays.
-        - RET-8  Completed jobs keep `history_events_max` history events, all together: beyond, the
-                 first submitted lose history, attempt records and the errors in them, each job as a
-                 whole.
-        - RET-9  Every clean-up leaves a record: by whom, why, when, how many, how long. A forced
-                 clean-up is in the audit log too.
-        - RET-10  A clean-up that was given up half-way leaves nothing half-done, and the next one
-                 does the rest.
+        - RET-8  Completed jobs together keep `history_events_max` history events. Beyond that, the
+                 jobs submitted first lose their history, attempt records and the errors in them,
+                 each job as a whole.
+        - RET-9  Every clean-up leaves a record: who ran it, why, when, how many rows it removed and
+                 how long it took. A forced clean-up is in the audit log too.
+        - RET-10  A clean-up abandoned half-way leaves nothing half-done, and the next one does the
+                 rest.
         - RET-11  Days of the archive older than the policy keeps are dropped, `limit` jobs at
                   once or a whole day; a day that is being read may be left to a later clean-up.
         - RET-15  Audit records older than the policy's `audit_seconds` go to the archive, and are
@@ -69,10 +71,10 @@ class RetentionStore(Protocol):
         """The records of the latest clean-ups, newest first."""
 
     def archived(self, job_id: str) -> ArchivedJob | None:
-        """The archive's record of a job, or None; of several under one id the latest.
+        """The archive's record of a job, or None; the latest if several jobs had this id.
 
-        - RET-12  It tells task, queue, status, times, attempts, failures, error, reason, metadata,
-                 parent and the beginning of the result.
+        - RET-12  It has the task, queue, status, times, attempts, failures, error, reason,
+                 metadata, parent and the beginning of the result.
         """
 
     def search_archive(
@@ -84,12 +86,12 @@ class RetentionStore(Protocol):
         limit: int = 100,
         cursor: str | None = None,
     ) -> ArchivePage:
-        """Archived jobs that fit, page by page; `span` narrows them by end and run time.
+        """Archived jobs that match, page by page; `span` narrows them by end and run time.
 
         - RET-13  The jobs archived last come first. A field that the archive does not keep
                  (payload, priority, idempotency key, limit key) raises InvalidFilterError.
-        - RET-16  Jobs that ended between two days (UTC) or ran between so many seconds, all bounds
-                 included; a job that never ran has no run time, and fits no bound of it.
+        - RET-16  Jobs that ended between two days (UTC) or ran for a time between two bounds, all
+                 inclusive; a job that never ran has no run time, and matches no bound on it.
         - RET-17  With `slowest_first` the jobs whose latest attempt ran longest come first, and
                  jobs that never ran are left out. Both orders, of one task and of all, are index
                  seeks.

@@ -12,12 +12,12 @@ class ScheduleStore(Protocol):
     """Where schedules live, beside the jobs that they submit."""
 
     def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
-        """Add a schedule, or change the one of that name.
+        """Add a schedule, or change the one with that name.
 
-        - SCH-1  A new one ticks first at the first tick of its timing after now, and wakes
-                 listeners, who may have slept longer than that.
+        - SCH-1  A new schedule first ticks at the first tick of its timing after now. Listeners are
+                 woken, since they might otherwise sleep past it.
         - SCH-2  A known one is changed to the draft. With the same timing its next tick stays, so
-                 that missed ticks are still due; with another timing it starts anew after now. A
+                 that missed ticks are still due; with another timing it starts again after now. A
                  pause is kept. The same draft again changes nothing and is not audited.
         - SCH-3  ScheduleDraft.check() is applied; an error that it raises changes nothing.
         """
@@ -29,39 +29,39 @@ class ScheduleStore(Protocol):
         """A snapshot, or None."""
 
     def remove_schedule(self, name: str, *, actor: str) -> Schedule:
-        """Forget a schedule; answers with its last snapshot.
+        """Forget a schedule; returns its last snapshot.
 
-        - SCH-4  It ticks no more; the jobs it has submitted stay. An unknown name raises
+        - SCH-4  It no longer ticks; the jobs it has submitted stay. An unknown name raises
                  ScheduleNotFoundError here and below.
         """
 
     def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
-        """Let a schedule rest, or go on.
+        """Pause a schedule, or resume it.
 
-        - SCH-5  While it is paused no tick is fired; it goes on with the first tick after now.
+        - SCH-5  While it is paused no tick is fired; it resumes with the first tick after now.
         """
 
     def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
         """Submit the schedule's job now, out of turn.
 
-        - SCH-6  The ticks, and a pause, stay as they are; the job's metadata names the schedule.
-                 Asked once more under the same `job_id`, it answers the job that is there: a lost
-                 reply may be asked for again, and a button may be pressed twice.
+        - SCH-6  The ticks, and a pause, stay as they are; the job's metadata names the schedule. A
+                 second call with the same `job_id` returns the existing job, so a call may be
+                 repeated after a lost reply, and a button may be pressed twice.
         """
 
     def fire_schedules(self) -> Fired:
         """Submit the jobs of all ticks that are due. Workers call it through `exchange`.
 
-        - SCH-7  The jobs are submitted and the schedule moves on in one write: every tick is run
-                 once or passed over by a policy, however many call at once and wherever one dies.
-                 A job's id and metadata say its schedule and tick.
+        - SCH-7  The jobs are submitted and the schedule advances in one write: every tick is run
+                 once or passed over by a policy, however many callers there are and wherever one
+                 dies. A job's id and metadata name its schedule and tick.
         - SCH-8  An exchange that asks for leases does the same before it leases; its `next_due_at`
-                 and `next_tick_at` know the next tick.
+                 and `next_tick_at` take the next tick into account.
         - SCH-9  Of several due ticks `run_once` runs the latest, `catch_up` the latest
                  `catch_up_max`, `skip` the latest unless it is more than `grace_seconds` late. The
                  others are counted as missed, at most 100 of them at a time.
         - SCH-10  With `overlap="skip"` a tick is passed over while the job of the tick before has
                  not ended, and at most one job is submitted at a time.
-        - SCH-11  A job that is refused hinders neither other schedules nor leasing: the schedule
-                 says why, and its tick stays due and is tried again.
+        - SCH-11  A refused job does not hinder other schedules or leasing: its schedule records
+                 why, and the tick stays due and is tried again.
         """

@@ -17,46 +17,43 @@ class TokenStore(Protocol):
     def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
         """Keep a new token under the hash of its secret.
 
-        - TOK-1  A name that is taken raises TokenExistsError, a draft that is none
-                 InvalidTokenError; nothing is changed then. Its lifetime begins now, by the
-                 store's clock.
+        - TOK-1  A taken name raises TokenExistsError, an invalid draft InvalidTokenError; neither
+                 changes anything. Its lifetime begins now, by the store's clock.
         - TOK-2  Every change of tokens is an audit record, which holds nothing of the secret.
         """
 
     def tokens(self) -> list[Token]:
-        """Every token that was not revoked, by name, the expired ones too."""
+        """Every token that was not revoked, by name, expired ones included."""
 
     def find_token(self, digest: str) -> Token | None:
-        """The token with this hash, if it is good now.
+        """The token with this hash, if it is valid now.
 
-        - TOK-3  A token that has expired or was revoked is not found, from the very moment on and
-                 in every process.
+        - TOK-3  From the moment it expires or is revoked, a token is not found in any process.
         """
 
     def submit_as(
         self, token: Token, digest: str, drafts: Sequence[Draft]
     ) -> list[Submitted | LeaseholdError]:
-        """`submit` for the holder of a token that was found before, all or nothing.
+        """`submit` for the holder of a token found earlier, all or nothing.
 
-        - TOK-7  The token is looked for in the write itself: unless it is found under this hash,
-                 the same as before and good now, nothing is stored, and UnauthenticatedError is
-                 raised.
+        - TOK-7  The token is looked up in the write itself: unless it is found under this hash,
+                 unchanged and valid now, nothing is stored, and UnauthenticatedError is raised.
         """
 
     def revoke_token(self, name: str, *, actor: str) -> Token:
-        """Forget a token; answers with its last snapshot.
+        """Forget a token; returns its last snapshot.
 
         - TOK-4  An unknown name raises TokenNotFoundError. The name is free again.
         """
 
     def end_session(self, token: str, session: str) -> None:
-        """Note that somebody who came in by a token has left: that session is over.
+        """Record that a session that began with a token has ended.
 
-        Sessions are named by the server that lets people in, so that later ones sort later.
+        The server names sessions so that later ones sort later.
 
-        - TOK-6  From the very moment on the session is over, in every process, for as long as the
-                 token is there. Of very many, the latest are kept, and all that began before those
-                 are over. An unknown token has no sessions.
+        - TOK-6  From that moment the session is over in every process, for as long as the token
+                 exists. Of very many ended sessions the latest are kept, and every session that
+                 began before those is over. An unknown token has no sessions.
         """
 
     def is_session_over(self, token: str, session: str) -> bool:
@@ -65,6 +62,6 @@ class TokenStore(Protocol):
     def signing_key(self) -> bytes:
         """32 bytes known only to processes that have the store itself.
 
-        - TOK-5  They are the same for every process and for as long as the store lives, and no
-                 other store's. A server derives from them every value that must not be guessed.
+        - TOK-5  The key is the same in every process and for the life of the store, and no other
+                 store has it. A server derives from it every value that must not be guessed.
         """

@@ -1,7 +1,7 @@
 """The part of the store contract that is about the application's own transactions.
 
-A store whose jobs lie in the application's own database can submit, and complete, in the very
-transaction in which the application writes its own rows. Another one raises UnsupportedError.
+A store whose jobs live in the application's own database can submit and complete jobs in the same
+transaction in which the application writes its own rows. Other stores raise UnsupportedError.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Cursor(Protocol):
-    """The rows that a statement gives."""
+    """The rows that a statement returns."""
 
     def __iter__(self) -> Iterator[Any]: ...
     def fetchone(self) -> Any: ...
@@ -31,8 +31,8 @@ class Cursor(Protocol):
 class Connection(Protocol):
     """The application's own connection to the store's database.
 
-    The methods here are those that every such connection has; with SQLite it is an
-    `apsw.Connection` with all its methods.
+    These are the methods that every such connection has; for SQLite it is an `apsw.Connection` with
+    all its methods.
     """
 
     def __enter__(self) -> Self:
@@ -53,9 +53,9 @@ class Connection(Protocol):
     def executemany(self, statements: str, bindings: Iterable[Any], /) -> Cursor: ...
 
     def transaction(self) -> AbstractContextManager[Connection]:
-        """Write in turn with everybody else: commit at the end of the block, roll back on an error.
+        """Take a turn to write: commit at the end of the block, roll back on an error.
 
-        Inside another one it is a part of it that can be rolled back by itself.
+        Inside another transaction it is a nested one that can be rolled back alone.
         """
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ class SQLAlchemyConnection(Protocol):
 
 
 OwnConnection: TypeAlias = Connection | SQLiteConnection | PsycopgConnection | SQLAlchemyConnection
-"""The connections a job can be submitted with; a store takes those that lead to it."""
+"""The connections with which a job can be submitted; a store accepts those that lead to it."""
 
 
 class JobTransaction(Protocol):
@@ -93,10 +93,10 @@ class JobTransaction(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """False once it was committed or rolled back, by whomever."""
+        """False once it was committed or rolled back, by anybody."""
 
     def adopt(self) -> None:
-        """Said by the thread that goes on with it, where another one has opened it."""
+        """Called by the thread that continues the transaction if another thread opened it."""
 
     def report_progress(self, progress: bytes) -> None: ...
     def append_log(self, lines: Sequence[LogLine], *, dropped: int = 0) -> None: ...
@@ -114,12 +114,13 @@ class TransactionStore(Protocol):
     def connect(self) -> Connection:
         """A new connection to the store's database, for the application's own tables.
 
-        - TXN-1  It writes as durably as the store does, and in turn with it: neither the store nor
-                 the application fails because the other one writes, as long as it is done soon.
+        - TXN-1  It writes as durably as the store does, and takes turns with it: neither the store
+                 nor the application fails because the other one writes, as long as that write ends
+                 soon.
         """
 
     def owns(self, connection: OwnConnection) -> bool:
-        """Whether this connection leads to this very store."""
+        """Whether this connection leads to this store."""
 
     def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:
         """For a connection that is itself awaited: let only this store use it inside the block,
@@ -131,13 +132,13 @@ class TransactionStore(Protocol):
     ) -> list[Submitted | LeaseholdError]:
         """Store new jobs in the application's open transaction; all clauses of `submit` hold.
 
-        - TXN-2  They are there when it commits, and listeners are woken then; until then no other
-                 connection sees them, and after a rollback, also of a part, nothing is left.
-        - TXN-3  An error in a draft undoes this call alone: the transaction goes on without it.
+        - TXN-2  The jobs exist once it commits, and listeners are woken then; until then no other
+                 connection sees them, and after a rollback, even a partial one, nothing is left.
+        - TXN-3  An error in a draft undoes only this call: the transaction continues without it.
         - TXN-4  A connection that is not of this store, or without an open transaction, or that
                  cannot write, raises TransactionError, and nothing is changed.
-        - TXN-5  A caller with an open transaction that writes to the store beside it would wait for
-                 itself: TransactionError, at once.
+        - TXN-5  A caller with an open transaction that writes to the store outside it would wait
+                 for itself: TransactionError is raised at once.
         """
 
     def open_transaction(self, job_id: str, version: int) -> JobTransaction:
@@ -145,7 +146,7 @@ class TransactionStore(Protocol):
 
         - TXN-6  Fenced like a settlement, when it begins and again when it completes: a stale
                  holder gets LeaseLostError and nothing is kept. While it is open the job cannot be
-                 taken away, since that is a write too.
+                 taken away, since that would be a write too.
         - TXN-7  It completes as a whole: the job is completed, as any other, if and only if the
                  writes made in it are kept. Only `complete` can commit it.
         """

@@ -1,8 +1,8 @@
 """The contract's verbs as data: how a call of a store and its answer cross a network.
 
-Everything here is made from the signatures in `core.contract.store`: a verb's arguments are one
-MessagePack map of the contract's own types, its answer is another value of those types. An error
-among the answers is a short array; an error that is raised is for the transport to tell.
+Everything here is derived from the signatures in `core.contract.store`: a verb's arguments are one
+MessagePack map of the contract's own types, and its answer is another value of those types. An
+error among the answers is a short array; the transport carries an error that is raised.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from leasehold.errors import (
 )
 
 MEDIA_TYPE: Final = "application/vnd.leasehold.store+msgpack"
-"""Of a request and of an answer; a refusal is problem+json, as everywhere."""
+"""The media type of requests and answers; errors are problem+json, as everywhere."""
 SERVER_ONLY: Final = frozenset({"signing_key", "submit_as"})
 """Calls for the server itself (`core.contract.token_store`)."""
 _NO_CALLS: Final = frozenset({"close", "register_worker", "subscribe"})
 """Calls that a remote store derives from other calls."""
 
 STREAMED: Final = frozenset({"exchange_once", "hints", "submit_once", "renew", "get", "stats"})
-"""Verbs that are called over and over: over gRPC, calls of one follow each other on a stream.
+"""Frequently called verbs: over gRPC, all calls of one verb share a stream.
 
-All are harmless if repeated: a stream that ends does not say what was carried out.
+All of them may safely be repeated: a stream that ends does not tell which calls were carried out.
 """
 
 ErrorData = tuple[str, str, dict[str, Any]]
-"""An error among the answers: its code, its message, and what else it carries."""
+"""An error among the answers: its code, its message and its other fields."""
 
 
 class ExchangeData(msgspec.Struct, frozen=True):
@@ -91,17 +91,17 @@ class Verb(NamedTuple):
 _STORE_CHECKS: Final = frozenset(
     {"window_seconds", "minutes", "days", "metrics", "since", "until", "value"}
 )
-"""Arguments that every store checks itself, in its own words (MET-4, STT-2)."""
+"""Arguments that every store checks itself, with its own messages (MET-4, STT-2)."""
 
 
 def _crossing(kind: Any) -> Any:
-    """The type in which a value of this type crosses: the same, but for errors."""
+    """The type in which a value of this type crosses: the same type, except for errors."""
     if kind is Exchange:
         return ExchangeData
     if isinstance(kind, type) and issubclass(kind, CodedError):
         return ErrorData
     if get_origin(kind) is Literal:
-        return str  # which of them there are is for the store to say, in its own words
+        return str  # the store checks which names exist, with its own messages
     origin, inner = get_origin(kind), tuple(_crossing(each) for each in get_args(kind))
     if origin in (Union, types.UnionType):
         return Union[inner]  # noqa: UP007  # made of a tuple
@@ -147,11 +147,12 @@ VERBS: Final[dict[str, Verb]] = {
     "get_blob": _from_signature("get_blob", BlobCarrier),
 }
 """Every call that crosses, by name. The three after those of the contract stand for
-`register_worker`, for the end of such a life, and for `subscribe`."""
+`register_worker`, for closing such a life, and for `subscribe`.
+"""
 
 
 def leases_in(verb: str, arguments: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """The leases under which something is said, by job id and version, in order."""
+    """The leases that a call names, by job id and version, in order."""
     if verb in ("exchange", "exchange_once"):
         settlements: list[Settlement] = arguments["settlements"]
         return [(each.job_id, each.version) for each in settlements]
@@ -176,7 +177,7 @@ _NONSENSE: Final[tuple[tuple[type, type[LeaseholdError]], ...]] = (
 
 
 def nonsense(verb: str) -> type[LeaseholdError]:
-    """The error for arguments that break the contract, as the verb would raise it.
+    """The error that the verb would raise for arguments that break the contract.
 
     >>> nonsense("update_queue").__name__, nonsense("submit").__name__
     ('InvalidQueueError', 'InvalidJobError')
@@ -212,7 +213,7 @@ def crossing_exchange(answer: Exchange, secrets: list[str]) -> ExchangeData:
 
 
 def restored(answer: Any) -> Any:
-    """An answer as the store has given it, with its errors."""
+    """An answer as the store returned it, with its errors."""
     if isinstance(answer, tuple):
         code, message, fields = answer
         return error_from({"code": code, "message": message, "fields": fields})

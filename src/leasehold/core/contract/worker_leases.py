@@ -1,14 +1,15 @@
-"""What a store may say of the leases of workers."""
+"""The worker leases of a store that cannot prove the death of its workers."""
 
 from __future__ import annotations
 
 from typing import Final, Protocol, runtime_checkable
 
 REMOTE_LEASE_SECONDS: Final = 30.0
-"""How long a remote worker's leases are, unless it, the job, its queue or a setting says more.
+"""The length of a remote worker's leases, unless the worker, the job, its queue or a setting gives
+a longer one.
 
-Nobody can prove the death of a worker on another machine: its jobs wait until their leases end. It
-renews them every third of that, and stops what it runs when they are over for it.
+Nobody can prove the death of a worker on another machine: its jobs wait until their leases end. The
+worker renews them at a third of that, and stops its runs when they are over by its own clock.
 """
 
 
@@ -16,8 +17,8 @@ renews them every third of that, and stops what it runs when they are over for i
 class ShortWorkerLeases(Protocol):
     """A store that cannot prove the death of its workers, which therefore hold leases briefly.
 
-    Only workers do, which renew their leases by themselves: a program that leases jobs itself gets
-    what the setting says.
+    This applies only to workers, which renew their leases automatically: a program that leases jobs
+    itself gets the length that the setting says.
     """
 
     worker_lease_seconds: float

@@ -11,13 +11,13 @@ from leasehold.core.model.job import COMMAND_TASK
 START_A_WORKER: Final = (
     "start one with `queuectl worker start --import MODULE` (for command jobs: --allow-commands)"
 )
-"""The advice where there is no job to fit it to."""
+"""The advice when no particular job is meant."""
 
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 
 
 def worker_start(queue: str, task: str | None) -> str:
-    """The command that starts a worker for a queue and for a task of it; None if that is unknown.
+    """The command that starts a worker for a queue and a task of it; None if no command is known.
 
     >>> worker_start("mail", "shop.tasks:send")
     'queuectl worker start --queues mail --import shop.tasks'

@@ -65,7 +65,7 @@ class ArchivedJob(msgspec.Struct, frozen=True, kw_only=True):
         """How long its latest attempt ran; None if it was never run."""
         if self.started_at is None:
             return None
-        # A clock that was repaired meanwhile may have told an earlier end.
+        # If the clock was repaired meanwhile, the end may lie before the start.
         return max(0.0, (self.completed_at - self.started_at).total_seconds())
 
 
@@ -100,7 +100,7 @@ class ArchiveSpan(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
     def has(self, job: ArchivedJob) -> bool:
-        """Whether a job fits. SQL stores say the same in SQL; a test compares the two."""
+        """Whether a job matches. SQL stores do the same in SQL; a test compares the two."""
         day, least, most = job.completed_at.date(), self.run_micros_min, self.run_micros_max
         ran = None if job.run_seconds is None else round(job.run_seconds * 1e6)
         return (
@@ -123,19 +123,19 @@ EVERYTHING: Final = ArchiveSpan()
 
 
 class ArchivePlace(NamedTuple):
-    """Where an archived job stands: jobs are searched in this order, the last of them first."""
+    """The position of an archived job in the search order, last first."""
 
     ran: int
-    """In microseconds, where the slowest come first; else 0."""
+    """The run time in microseconds if the slowest come first, otherwise 0."""
     day: int
-    """Of the archiving, counted from 1970."""
+    """The day of archiving, counted from 1970."""
     seq: int
 
     @classmethod
     def at(cls, cursor: str) -> ArchivePlace:
-        """The place that a cursor stands for: the last job shown."""
+        """The position that a cursor stands for: that of the last job shown."""
         numbers = cursor.split(".")
-        # As many digits as a store's numbers have: a longer one was not given by any page.
+        # No more digits than a store's numbers have: no page returned a longer cursor.
         if len(numbers) != 3 or not all(
             each.isascii() and each.isdecimal() and len(each) <= 18 for each in numbers
         ):
@@ -148,7 +148,7 @@ class ArchivePlace(NamedTuple):
 
 
 def check_filter(where: JobFilter) -> None:
-    """Refuse to search for fields that the archive does not keep."""
+    """Refuse a search by fields that the archive does not keep."""
     for name in _NOT_KEPT:
         if getattr(where, name) is not None:
             raise InvalidFilterError(
@@ -159,7 +159,7 @@ def check_filter(where: JobFilter) -> None:
 
 
 def fits(where: JobFilter, job: ArchivedJob) -> bool:
-    """Whether an archived job fits. SQL stores say the same in SQL; a test compares the two."""
+    """Whether an archived job matches. SQL stores do the same in SQL; a test compares the two."""
     error = f"{job.error.type}: {job.error.message}" if job.error else ""
     metadata = job.metadata or {}
     return (

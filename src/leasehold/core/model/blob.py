@@ -1,4 +1,4 @@
-"""Large payloads and results: a row's reference to data that is kept apart, and its key.
+"""Large payloads and results: a row's reference to data kept in a blob store, and the blob's key.
 
 A store keeps PAYLOAD_BYTES_MAX of a payload or a result. Larger data is a *blob*, in a blob store,
 and the row holds a small reference under the codec `blob`. Stores carry it like any other document;
@@ -26,7 +26,7 @@ BLOB_CODEC: Final = "blob"
 OwnerKind = Literal["payload", "result", "schedule"]
 
 _SEGMENT_LENGTH_MAX: Final = 150
-"""File systems take 255 bytes per name, and the rest of the last segment needs its share."""
+"""File systems allow 255 bytes per name, of which the rest of the last segment needs some."""
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 _KEY: Final = re.compile(
     r"(?P<store>[a-z0-9]+)/\d{4}-\d\d-\d\d/(?P<owner>[a-z0-9_\-!/]+)"
@@ -47,18 +47,18 @@ class BlobReference(msgspec.Struct, frozen=True, kw_only=True):
     codec: str
     """How the data itself is encoded."""
     place: str = ""
-    """Where it was written, as its blob store calls that place."""
+    """The blob store's name for the place where it was written."""
 
     def encode(self) -> bytes:
         """The document for the row."""
         return msgspec.json.encode(self)
 
     def identity(self) -> bytes:
-        """The part that all references to the same data share."""
+        """The part that is the same in all references to the same data."""
         return f"{self.codec}:{self.size}:{self.sha256}".encode()
 
     def check(self, data: bytes, place: str) -> bytes:
-        """The data, or BlobDamagedError if it is not the data that was written."""
+        """Return the data; raises BlobDamagedError if it is not the data that was written."""
         if len(data) == self.size and hashlib.sha256(data).hexdigest() == self.sha256:
             return data
         raise BlobDamagedError(
@@ -69,9 +69,9 @@ class BlobReference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_reference(document: bytes) -> BlobReference:
-    """The reference in a row; raises BlobDamagedError for what cannot be one of ours.
+    """The reference in a row; raises BlobDamagedError for anything Leasehold cannot have written.
 
-    Keys become paths: a key that `BlobKey` did not make is never asked for.
+    Keys become paths, so a key that `BlobKey` did not make is never read.
     """
     try:
         reference = msgspec.json.decode(document, type=BlobReference)
@@ -85,8 +85,8 @@ def decode_reference(document: bytes) -> BlobReference:
 def names_blob_of(document: bytes, kind: OwnerKind, owner: str) -> bool:
     """Whether a reference names a blob that was written for this owner.
 
-    Otherwise a caller who knows a key could read a blob by a job of their own, and delete it with
-    that.
+    Otherwise a caller who knows a key could read the blob through a job of their own, and delete
+    both.
     """
     key = _key_in(document)
     return key is not None and (key.kind, key.owner) == (kind, owner)
@@ -109,17 +109,17 @@ class BlobKey(msgspec.Struct, frozen=True, kw_only=True):
     """The name of a blob, taken apart."""
 
     store_id: str
-    """Whose blob it is: several stores may share a bucket, and none cleans up another's."""
+    """The store it belongs to: stores may share a bucket, and none cleans up another's blobs."""
     kind: OwnerKind
     owner: str
     """The id of the job, or the name of the schedule."""
     version: int = 0
-    """Of a result: the lease under which it was made."""
+    """For a result, the lease under which it was made."""
     made_at: int
-    """By the store's clock, in microseconds since 1970."""
+    """When it was made by the store's clock, in microseconds since 1970."""
     nonce: str
     is_unfinished: bool = False
-    """Being written, or left by a writer that died."""
+    """Whether it is still being written, or was left by a writer that died."""
 
     @property
     def text(self) -> str:
@@ -158,7 +158,7 @@ def parse_key(text: str) -> BlobKey | None:
         nonce=found["nonce"],
         is_unfinished=found["unfinished"] is not None,
     )
-    # One name, one form: a path with odd segments is no key.
+    # Each name has one form: a path with unusual segments is not a key.
     try:
         return key if key.text == text.removesuffix(".part") else None
     except (OverflowError, ValueError):
@@ -166,7 +166,7 @@ def parse_key(text: str) -> BlobKey | None:
 
 
 def _escaped(name: str) -> str:
-    # Capitals too: some file systems do not tell them from small letters.
+    # Capitals are escaped too, since some file systems ignore case.
     return "".join(chr(byte) if byte in _PLAIN else f"!{byte:02x}" for byte in name.encode("utf-8"))
 
 

@@ -2,8 +2,8 @@
 
 A broken dependency (a mail server that is down) would otherwise burn the attempts of every job that
 needs it. The rule travels with each failure, so that the store, which sees the failures of all
-workers, can apply it: so many in a row, and the task's jobs in that queue are held back; after the
-pause one of them is leased as a probe, and its end decides.
+workers, can apply it: after a number of failures in a row, the task's jobs in that queue are held
+back. After the pause one of them is leased as a probe, and its end decides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Breaker(msgspec.Struct, frozen=True):
     """
 
     failures: int = 5
-    """Failed attempts in a row, whichever jobs and workers they belong to."""
+    """The number of consecutive failed attempts, of any jobs and workers."""
     pause_seconds: float = 30.0
     """How long nothing is leased before one job is let through as a probe."""
 
@@ -43,19 +43,19 @@ class Breaker(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "pause_seconds", seconds)
 
     def opens_at(self, failures_in_row: int) -> bool:
-        """Whether so many failures in a row hold the task back."""
+        """Whether this many failures in a row hold the task back."""
         return failures_in_row >= self.failures
 
 
 class BreakerState(NamedTuple):
-    """How the breaker of one task in one queue stands; a new one is closed. Times in microseconds.
+    """The breaker of one task in one queue; a new one is closed. Times are in microseconds.
 
-    A store loads and keeps it; these are its moves. When a job is completed it is as good as new.
+    A store loads and saves it; the methods are its transitions. A completed job resets it.
     """
 
     failures_in_row: int = 0
     held_until: int | None = None
-    """Nothing is leased before then, one job after it; None while the breaker is closed."""
+    """No job is leased before this time, and one job after it; None while the breaker is closed."""
     pause_micros: int | None = None
 
     def failed(self, rule: Breaker, now: int) -> BreakerState:
@@ -71,7 +71,7 @@ class BreakerState(NamedTuple):
         return BreakerState(failures, now + pause, pause)
 
     def probed(self, now: int) -> BreakerState:
-        """A job was let through: the task waits for its end, or for another pause."""
+        """The state after a probe was leased: the task waits for its end, or for another pause."""
         return self._replace(held_until=now + (self.pause_micros or 0))
 
     @property

@@ -1,7 +1,7 @@
-"""Arguments of public calls, checked where they come in: the error names the one that is wrong.
+"""Checks of the arguments of public calls; the error names the argument that is wrong.
 
-Each answers with the value as it is kept: text and numbers of the built-in types themselves, since
-encoders and databases refuse subclasses, such as Markup or numpy.str_.
+Each check returns the value as it is stored: text and numbers as the built-in types themselves,
+since encoders and databases refuse subclasses such as Markup or numpy.str_.
 
 >>> text("queue", ["mail"])
 Traceback (most recent call last):
@@ -24,7 +24,7 @@ M = TypeVar("M", bound=Mapping[str, Any])
 F = TypeVar("F", bound=Callable[..., Any])
 
 _WHOLE_MAX: Final = 2**63 - 1
-"""The largest whole number that a database holds."""
+"""The largest integer that a database can store."""
 
 
 def text(name: str, value: str) -> str:
@@ -40,7 +40,7 @@ def text_or_none(name: str, value: str | None) -> str | None:
 
 
 def whole(name: str, value: int) -> int:
-    """A whole number that a database holds: True is none, and neither is 2.0.
+    """An integer that a database can store; True and 2.0 are refused.
 
     >>> whole("limit", 3)
     3
@@ -57,7 +57,7 @@ def whole(name: str, value: int) -> int:
 
 
 def whole_or_none(name: str, value: int | None) -> int | None:
-    """A whole number, or None."""
+    """An integer, or None."""
     return None if value is None else whole(name, value)
 
 
@@ -69,7 +69,7 @@ def number_or_none(name: str, value: float | None) -> float | None:
 
 
 def above_zero(name: str, value: float) -> float:
-    """A number of seconds above 0, which may be endless."""
+    """A number of seconds above 0, which may be infinite."""
     number = plain_number(value)
     if number is None:
         _refuse(name, "a number of seconds", value)
@@ -79,7 +79,7 @@ def above_zero(name: str, value: float) -> float:
 
 
 def at_least(least: int, name: str, value: int) -> int:
-    """A whole number that is not too small."""
+    """An integer of at least `least`."""
     number = whole(name, value)
     if number < least:
         raise ValueError(f"{name} must be {least} or more, not {number}")
@@ -99,7 +99,7 @@ def path(name: str, value: str | os.PathLike[str]) -> str | os.PathLike[str]:
 
 
 def several(name: str, value: Many) -> Many:
-    """Several values: a text is one, not its letters.
+    """Several values; a string is one value, not a sequence of letters.
 
     >>> several("jobs", "job-1")
     Traceback (most recent call last):

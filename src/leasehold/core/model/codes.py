@@ -44,4 +44,4 @@ POLICY_CODE: Final[dict[DependencyPolicy, int]] = {"cancel": 0, "fail": 1, "igno
 POLICY_OF: Final = {code: policy for policy, code in POLICY_CODE.items()}
 
 DELETED_BY: Final = " by "
-"""Stands between the state `deleting` of a queue and who deletes it."""
+"""Separates a queue's state `deleting` from the name of the actor who deletes it."""

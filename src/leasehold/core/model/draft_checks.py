@@ -23,7 +23,7 @@ _LAST_MOMENT: Final = datetime(9999, 12, 31, tzinfo=UTC)
 
 def check_name(what: str, value: str) -> None:
     """Names are printable text of bounded length."""
-    # Most pass at one glance: the others are looked at more closely.
+    # Most values pass this quick test; the others are examined more closely.
     if type(value) is str and 0 < len(value) <= NAME_LENGTH_MAX and value.isprintable():
         return
     if not isinstance(value, str) or not value:
@@ -37,7 +37,7 @@ def check_name(what: str, value: str) -> None:
 
 
 def check_moment(what: str, value: datetime) -> None:
-    """Moments know their time zone, and every calendar knows them."""
+    """Times have a time zone, and every calendar can represent them."""
     if value.utcoffset() is None:
         raise InvalidJobError(
             f"{what} needs a time zone, such as datetime.now(UTC); {value} has none"
@@ -47,7 +47,7 @@ def check_moment(what: str, value: datetime) -> None:
 
 
 def check_seconds(what: str, value: float) -> None:
-    """Time spans are positive, and end some day."""
+    """Durations are positive and finite."""
     zero = what == "delay"
     # The comparison also refuses NaN, which is neither above nor below anything.
     if not ((value >= 0 if zero else value > 0) and value <= SECONDS_MAX):
@@ -65,7 +65,7 @@ def check_lease_seconds(value: float) -> None:
 
 
 def check_reason(reason: str) -> None:
-    """Refuse a reason that no history could tell."""
+    """Refuse a reason that no history could store."""
     if not isinstance(reason, str):
         raise InvalidJobError(f"the reason must be text, not {reason!r}")
 
@@ -76,7 +76,7 @@ def check_metadata(metadata: Mapping[str, object]) -> None:
         raise InvalidJobError(f"metadata maps names to values, it is not {shown(metadata)}")
     length = 0
     for key, value in metadata.items():
-        # Of the very types: a subclass of one is refused by encoders, in the midst of a write.
+        # Exact types only: encoders refuse a subclass, in the middle of a write.
         if type(key) is not str or type(value) not in _METADATA_TYPES:
             raise InvalidJobError(
                 f"metadata maps names to text, numbers, booleans or None, not "

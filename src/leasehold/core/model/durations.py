@@ -19,12 +19,12 @@ _SHOWN: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1), ("s", 1))
 _PLAIN: Final = re.compile(r"\d+(?:\.\d+)?")
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", re.IGNORECASE)
 _ENDLESS: Final = 1e18
-"""Seconds: longer than anything lasts."""
+"""In seconds; longer than anything lasts."""
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.IGNORECASE)
 
 
 def plain_seconds(value: object) -> int | float | None:
-    """A duration in seconds; None if it is none.
+    """A duration in seconds; None if the value is not a duration.
 
     >>> plain_seconds("2h30m"), plain_seconds(timedelta(minutes=5)), plain_seconds(1.5)
     (9000, 300.0, 1.5)
@@ -37,13 +37,13 @@ def plain_seconds(value: object) -> int | float | None:
         return value.total_seconds()
     if not isinstance(value, str):
         number = plain_number(value)
-        # No float is as large as a whole number can be.
+        # An int may be too large for a float.
         return math.inf if number is not None and number > _ENDLESS else number
     text = value.strip()
     if _PLAIN.fullmatch(text):
         return float(text)
-    # Only where each part has its unit: in a long text without any, `findall` would look for one
-    # behind every digit anew.
+    # Match the whole text first: in a long text without units, `findall` would search for one again
+    # after every digit.
     if not _DURATION.fullmatch(text):
         return None
     parts = _PART.findall(text)
@@ -52,7 +52,7 @@ def plain_seconds(value: object) -> int | float | None:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration for people, as exactly as they want to know, in the form that options accept.
+    """A duration for people, reasonably exact, in the form that options accept.
 
     >>> [duration_text(seconds) for seconds in (0.042, 1.25, 59.7, 90, 27_565, 200_000)]
     ['42ms', '1.2s', '1m', '1m30s', '7h39m', '2d8h']
@@ -72,7 +72,7 @@ def duration_text(seconds: float) -> str:
 
 
 def seconds_or_none(name: str, value: Seconds | None) -> float | None:
-    """`given_seconds`, where None says that there is no such duration."""
+    """`given_seconds`, where None means that there is no such duration."""
     return None if value is None else given_seconds(name, value)
 
 
@@ -90,7 +90,7 @@ def read_seconds(value: Any) -> Any:
 
 
 def given_seconds(name: str, value: Seconds) -> float:
-    """A duration in seconds; raises ValueError, which names the argument, if it is none."""
+    """A duration in seconds; raises a ValueError that names the argument if it is none."""
     seconds = plain_seconds(value)
     if seconds is None or math.isnan(seconds):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Errors as data: into a document with a stable code, and back as the same class."""
+"""Errors as data: encoded as a document with a stable code, and decoded as the same class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leasehold.errors import LeaseholdError
 
 
 def error_document(error: CodedError) -> dict[str, Any]:
-    """An error's code, its message, and what else it carries; moments as text.
+    """An error's code, message and other fields, with times as text.
 
     >>> from leasehold.errors import JobNotFoundError
     >>> error_document(JobNotFoundError("no job 'x'"))
@@ -25,10 +25,10 @@ def error_document(error: CodedError) -> dict[str, Any]:
 
 
 def error_from(document: Mapping[str, Any]) -> CodedError:
-    """The error of a document: the class of its code, with the same message and fields.
+    """The error in a document: the class for its code, with the same message and fields.
 
-    An unknown code, which a newer version may send, gives a LeaseholdError that keeps it. A field
-    that this version does not know is left out, and one that is not there has its default.
+    An unknown code, which a newer version may send, gives a LeaseholdError that keeps the code.
+    Unknown fields are dropped, and missing ones have their defaults.
 
     >>> error_from({"code": "rate_limited", "message": "slowly", "fields": {"queue": "mail"}}).queue
     'mail'

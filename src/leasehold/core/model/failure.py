@@ -1,6 +1,6 @@
-"""Failures by fingerprint: errors that are the same but for their numbers, ids and addresses.
+"""Failures by fingerprint: errors that differ only in numbers, ids and addresses.
 
-What makes an error the same: queue, task, type, message, and the innermost frame of the
+Two errors are the same if they agree in queue, task, type, message, and the innermost frame of the
 application's own code. Line numbers do not count: a fingerprint survives an edit elsewhere in the
 file.
 """
@@ -20,18 +20,18 @@ import msgspec
 from leasehold.core.model.outcome import JobError
 
 SAMPLE_MAX: Final = 5
-"""How many jobs a failure names: the latest."""
+"""How many of its latest jobs a failure names."""
 HOURS_KEPT: Final = 72
-"""For so many hours a failure says how often it happened in each."""
+"""The number of hours for which a failure has counts by hour."""
 MESSAGE_READ_MAX: Final = 500
-"""How much of a message counts: the rest rarely says anything new, and may be long."""
+"""How much of a message is compared: the rest rarely adds anything, and may be long."""
 WORDS_REMEMBERED: Final = 4096
 
 _VARIABLE: Final = re.compile(
     r"(?P<address>\b0x[0-9a-fA-F]+|\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+)"
     r"|(?P<id>\b\w{0,64}?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
     r"|\b(?=\d*[a-zA-Z_])(?=(?:[a-zA-Z_]*\d){3})\w{8,}\b)"
-    # A number does not go on into an id.
+    # A number must not run on into an id.
     r"|(?P<n>\d+(?:[.:,/T-](?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-)\d+(?!\d|(?!Z|T\d)[a-zA-Z]))*)"
 )
 _FRAME: Final = '  File "'
@@ -50,7 +50,7 @@ class FailedAttempt(NamedTuple):
 
 
 class WhatFailed(NamedTuple):
-    """What two attempts have in common that failed in the same way."""
+    """The traits shared by attempts that failed in the same way."""
 
     queue: str
     task: str
@@ -72,7 +72,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     error_type: str
     message: str
-    """Without its numbers, ids and addresses."""
+    """The message without its numbers, ids and addresses."""
     frame: str
     """The innermost frame of the application's own code; empty if none is known."""
     count: int
@@ -82,11 +82,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[str, ...]
     """Some of the jobs, the latest first."""
     hours: tuple[int, ...] = ()
-    """How many attempts failed in the hour (UTC) of `last_at`, in the hour before, and so on."""
+    """Failed attempts in the hour (UTC) of `last_at`, in the hour before, and so on."""
 
     @classmethod
     def of(cls, what: WhatFailed, jobs: Sequence[str], at: datetime) -> Failure:
-        """Attempts of these jobs failed in that way at the same time."""
+        """A failure made of attempts of these jobs that failed at the same time."""
         return cls(
             fingerprint=what.fingerprint,
             queue=what.queue,
@@ -102,7 +102,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def then(self, later: Failure) -> Failure:
-        """This and what failed in the same way afterwards, as one."""
+        """This failure merged with a later one of the same kind."""
         return msgspec.structs.replace(
             self,
             count=self.count + later.count,
@@ -112,7 +112,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def hours_at(self, now: datetime) -> tuple[int, ...]:
-        """The same, beginning with the hour of a moment.
+        """The counts by hour, beginning with the hour of a given time.
 
         >>> noon = datetime.fromisoformat("2030-01-01T12:00:00+00:00")
         >>> what = what_failed(FailedAttempt("mail", "send", "job-1", JobError("ValueError", "")))
@@ -148,7 +148,7 @@ def what_failed(attempt: FailedAttempt) -> WhatFailed:
 
 
 def without_particulars(message: str) -> str:
-    """A message on one line, without what differs from one time to the next.
+    """A message on one line, without the parts that differ from one occurrence to the next.
 
     >>> without_particulars("<Door object at 0x7f3a> did not open for anna@example.org in 2.50 s")
     '<Door object at <address>> did not open for <address> in <n> s'
@@ -165,7 +165,7 @@ def _without_particulars(word: str) -> str:
 
 
 def own_frame(traceback: str | None) -> str:
-    r"""Where the application's own code was when it failed: file and function.
+    r"""The file and function of the application's own code in which the error arose.
 
     >>> own_frame('  File "/srv/shop/mail.py", line 3, in send\n'
     ...           '  File "/usr/lib/python3.11/smtplib.py", line 341, in connect\n')

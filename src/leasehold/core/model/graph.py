@@ -1,4 +1,4 @@
-"""Graphs of jobs: who waits for whom, and how far each has come."""
+"""Graphs of jobs: which job waits for which, and the status of each."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     status: Status
     depends_on: tuple[str, ...] = ()
-    """Those of its dependencies that are still there."""
+    """Its dependencies, except those that no longer exist."""
     on_dependency_failure: DependencyPolicy = "cancel"
     reason: str | None = None
     """Why it was cancelled or declared dead."""
     ended_by: str | None = None
-    """The dependency whose end cancelled this job or made it dead; None if it ended by itself."""
+    """The dependency whose end cancelled this job or made it dead; None if no dependency did."""
 
 
 class Graph(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class Graph(msgspec.Struct, frozen=True):
         return all(node.status.is_terminal for node in self.nodes.values())
 
     def origin_of(self, job_id: str) -> str:
-        """Where the trouble began: the job itself, or the one whose end led to its own."""
+        """The job where the trouble began: this job itself, or the one whose end led to its own."""
         node = self.nodes[job_id]
         while node.ended_by is not None and node.ended_by in self.nodes:
             node = self.nodes[node.ended_by]
@@ -56,8 +56,8 @@ class Graph(msgspec.Struct, frozen=True):
     def brought_down_by(self, job_ids: Iterable[str]) -> list[str]:
         """These jobs and all jobs that ended because of them, dependencies first.
 
-        Only dead and cancelled jobs are among them. A job that was replayed alone is not, but those
-        that it left cancelled are.
+        Only dead and cancelled jobs are included. A job that was replayed alone is not included,
+        but the jobs that it left cancelled are.
         """
         causes = set(job_ids)
         for node in self.nodes.values():
@@ -84,8 +84,8 @@ def graph_of(nodes: Iterable[GraphNode]) -> Graph:
 
 
 def graph_of_rows(rows: Iterable[tuple[Any, ...]], links: Iterable[tuple[int, str]]) -> Graph:
-    """A graph as tables tell it: number, id, queue, task, policy, which dependency ended it, status
-    and reason of each job in order, and who depends on which id.
+    """A graph from table rows: for each job in order its number, id, queue, task, policy, the
+    dependency that ended it, status and reason; and the dependent and id of each dependency.
     """
     depends_on: dict[int, list[str]] = {}
     for seq, needed_id in links:
@@ -108,14 +108,14 @@ def graph_of_rows(rows: Iterable[tuple[Any, ...]], links: Iterable[tuple[int, st
 def dependencies_first(depends_on: Mapping[str, Iterable[str]]) -> list[str]:
     """The keys in an order in which every dependency comes before its dependents.
 
-    Dependencies that are no keys are passed over. Otherwise the order given is kept.
+    Dependencies that are not keys are ignored. Otherwise the given order is kept.
 
     >>> dependencies_first({"c": ["a", "b"], "b": ["a"], "a": []})
     ['a', 'b', 'c']
     """
     order: dict[str, None] = {}
     for start in depends_on:
-        # A stack of its own: a chain may be longer than Python's.
+        # An explicit stack: a chain may be deeper than Python's recursion limit.
         stack = [start]
         while stack:
             job_id = stack[-1]
@@ -132,7 +132,7 @@ def dependencies_first(depends_on: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def order_of(job_ids: Sequence[str], depends_on: Mapping[str, Iterable[str]]) -> list[int]:
-    """The places of these ids, in an order in which dependencies come first.
+    """The indexes of these ids, in an order in which dependencies come first.
 
     >>> order_of(["b", "a"], {"b": ["a"]})
     [1, 0]

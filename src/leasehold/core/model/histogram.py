@@ -1,8 +1,8 @@
-"""Histograms of durations: few numbers, from which percentiles are read with a known error.
+"""Histograms of durations: a few numbers that give percentiles with a known error.
 
 Buckets grow by the fourth root of two, four to each doubling, so a value differs from the middle of
-its bucket by at most 9.1 %. Two histograms are added bucket by bucket: so minutes become hours and
-days.
+its bucket by at most 9.1 %. Histograms are added bucket by bucket; this is how minutes become hours
+and days.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import msgspec
 BOUNDS: Final = tuple(sorted({ceil(2 ** (quarter / 4)) for quarter in range(4 * 46)}))
 """Where buckets begin, in microseconds; the last one takes everything above two years.
 
-Stored figures are meant by them: never change them.
+Stored figures depend on them: never change them.
 """
 
 bucket_of = partial(bisect_right, BOUNDS)
-"""The number of the bucket that a duration in microseconds falls into; 0 takes what took none."""
+"""The number of the bucket for a duration in microseconds; bucket 0 is for durations of zero."""
 
 Histogram = dict[int, int]
 """How many durations fell into each bucket, by its number; empty ones are left out."""
 
 
 class Durations(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How long things took: their number, the mean (exact) and percentiles (within 10 %)."""
+    """A summary of durations: their number, the mean (exact) and percentiles (within 10 %)."""
 
     count: int = 0
     mean_seconds: float | None = None
@@ -46,7 +46,7 @@ NOTHING: Final = Durations()
 
 
 def middle_of(bucket: int) -> float:
-    """The microseconds that stand for a bucket: no duration in it is further than 9.1 % away."""
+    """The microseconds that represent a bucket: no duration in it is more than 9.1 % away."""
     return _MIDDLES[bucket]
 
 
@@ -58,7 +58,7 @@ _MIDDLES: Final = (
 
 
 def percentile(histogram: Mapping[int, int], share: float) -> float | None:
-    """The microseconds that so large a share of the durations did not exceed; None without any.
+    """The microseconds that this share of the durations did not exceed; None if there are none.
 
     >>> round(percentile({bucket_of(1000): 99, bucket_of(64_000): 1}, 0.5) / 1000, 1)
     0.9
@@ -67,7 +67,7 @@ def percentile(histogram: Mapping[int, int], share: float) -> float | None:
 
 
 def percentiles(histogram: Mapping[int, int], shares: Sequence[float]) -> list[float | None]:
-    """The same for several shares."""
+    """The percentiles for several shares."""
     buckets = sorted(histogram)
     reached = list(accumulate(map(histogram.__getitem__, buckets)))
     if not reached or not reached[-1]:
@@ -77,7 +77,7 @@ def percentiles(histogram: Mapping[int, int], shares: Sequence[float]) -> list[f
 
 
 class Measurements(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Durations of one kind: how long they took together, exactly, and how they are spread."""
+    """Durations of one kind: their exact sum, and their distribution."""
 
     micros: int = 0
     buckets: Histogram = {}
@@ -96,7 +96,7 @@ class Measurements(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.micros / count / 1e6 if count else None
 
     def percentile_seconds(self, share: float) -> float | None:
-        """What so large a share of them did not exceed."""
+        """The seconds that this share of them did not exceed."""
         return _seconds(percentile(self.buckets, share))
 
     def summary(self) -> Durations:
@@ -119,7 +119,7 @@ def _seconds(micros: float | None) -> float | None:
 
 
 def measured(seconds: Iterable[float]) -> Measurements:
-    """Durations that were not counted as they ended: percentiles of them are made the same way.
+    """Measurements of durations that were not counted as they ended.
 
     >>> measured([0.5, 1.5]).mean_seconds()
     1.0

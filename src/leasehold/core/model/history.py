@@ -12,17 +12,17 @@ from leasehold.core.model.status import Event, Status
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a job under one lease. Also the checkpoint that the sweep leaves."""
+    """One run of a job under one lease. A sweep that takes the job back writes one too."""
 
     job_id: str
     lease_version: int
     number: int
-    """Which attempt this was; a handed-back one and its successor share a number."""
+    """The number of the attempt; an attempt that was handed back and its successor share one."""
     worker: str
     started_at: datetime
     ended_at: datetime | None = None
     outcome: Event | None = None
-    """How it ended; None while it runs."""
+    """How the attempt ended; None while it runs."""
     error: JobError | None = None
     message: str = ""
     note: Any = None
@@ -45,11 +45,11 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
     event: Event
     before: Status | None = None
     after: Status | None = None
-    """Equal to `before` for events that only tell."""
+    """Equal to `before` for events that do not change the status."""
     worker: str | None = None
-    """Whose lease it is about, the stale one's in a `version_mismatch`; None if about no lease."""
+    """The lease's holder (the stale one in a `version_mismatch`); None without a lease."""
     lease_version: int = 0
     attempts: int = 0
-    """Attempts spent after this event; it tells a replay that reset them from one that did not."""
+    """Attempts spent after this event; shows whether a replay has reset them."""
     message: str = ""
     """What happened, for people."""

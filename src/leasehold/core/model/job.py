@@ -81,19 +81,19 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     queue: str = DEFAULT_QUEUE
     priority: int = Priority.MEDIUM.value
     max_retries: int | None = None
-    """None leaves it to the queue; 3 where that has no default either."""
+    """None means the queue's default, or 3 if the queue has none."""
     run_at: datetime | None = None
     delay_seconds: float | None = None
-    """Counted from the store's own time of submission; not together with run_at."""
+    """Counted from the time of submission by the store's clock; excludes run_at."""
     deadline: datetime | None = None
     retry: RetryPolicy | None = None
     timeout_seconds: float | None = None
     lease_seconds: float | None = None
-    """None leaves it to the queue, then to the worker's own default."""
+    """None means the queue's default, then the worker's own."""
     start_within_seconds: float | None = None
     """Time to live: a job not started by then is cancelled."""
     result_ttl_seconds: float | None = None
-    """Counted from the job's completion: after it the result is dropped, the job stays."""
+    """Counted from the job's completion; after that the result is dropped and the job stays."""
     metadata: dict[str, MetadataValue] | None = None
     idempotency_key: str | None = None
     parent_id: str | None = None
@@ -102,21 +102,21 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     client: str | None = None
     """Who submits it, for a queue that limits the rate of each client; not kept with the job."""
     limit_key: str | None = None
-    """For whom it is done, a tenant perhaps, in a queue that limits what each of them may have."""
+    """The tenant, for example, for whom the job runs, in a queue with limits per key."""
 
     @property
     def allowance(self) -> int:
-        """How many attempts it may have in all."""
+        """How many attempts it may have in total."""
         retries = self.max_retries
         return 1 + (DEFAULT_MAX_RETRIES if retries is None else retries)
 
     def check(self, *, schedule: str | None = None) -> None:
-        """Raise InvalidJobError for anything that no store could keep; says which field and why.
+        """Raise InvalidJobError, with field and reason, for anything that no store could keep.
 
         `schedule` is the schedule that submits it; all its jobs share one payload.
         """
         check_name("job id", self.id)
-        # Queues and tasks are few: a name that passed before is not checked again.
+        # There are few queues and tasks: a name that has passed once is not checked again.
         if (self.queue, self.task) not in _KNOWN_NAMES:
             check_name("task", self.task)
             check_name("queue", self.queue)
@@ -207,7 +207,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return digest.digest()
 
     def conflict_with(self, first_id: str) -> IdempotencyConflictError:
-        """The error for a key that was first used for another job."""
+        """The error for an idempotency key that was first used for another job."""
         return IdempotencyConflictError(
             f"idempotency key {self.idempotency_key!r} of queue {self.queue!r} is already used by "
             f"job {first_id} with a different task or payload: use another key for job {self.id}"
@@ -215,9 +215,9 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def is_usual(draft: Draft) -> bool:
-    """Whether nothing is said of a job but its id, task, payload, queue and priority.
+    """Whether only the job's id, task, payload, queue and priority are set.
 
-    Asked of every job, so by one comparison: one by one the options take ten times as long.
+    This runs for every job, so it is one comparison: comparing each option takes ten times as long.
     """
     return astuple(draft)[_OPTIONS:] == _NOT_SAID
 
@@ -242,7 +242,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     run_at: datetime
-    """When it may run, or could have run, at the earliest."""
+    """The earliest time at which it may run, or could have run."""
     deadline: datetime | None = None
     started_at: datetime | None = None
     """The start of its latest attempt."""
@@ -251,29 +251,30 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0
     max_retries: int = DEFAULT_MAX_RETRIES
     allowance: int = DEFAULT_MAX_RETRIES + 1
-    """How many attempts it may have in all: max_retries + 1, one more after a replay."""
+    """How many attempts it may have in total: max_retries + 1, and one more after a replay."""
     retry: RetryPolicy | None = None
     timeout_seconds: float | None = None
     lease_seconds: float | None = None
     start_by: datetime | None = None
     result_ttl_seconds: float | None = None
     worker: str | None = None
-    """Who holds its lease now."""
+    """The holder of its current lease."""
     lease_version: int = 0
     lease_acquired_at: datetime | None = None
     lease_expires_at: datetime | None = None
     heartbeat_at: datetime | None = None
     cancel_requested: str | None = None
-    """The reason, once somebody asked to stop the running attempt."""
+    """The reason, once a person asked to stop the running attempt."""
     result_data: bytes | None = None
     result_codec: str = "json"
     result_expired: bool = False
-    """There was a result, and its time to live is over."""
+    """Whether there was a result whose time to live is over."""
     error: JobError | None = None
-    """Its latest error, also of an attempt that was retried since."""
+    """Its latest error, even if the attempt was retried since."""
     failure_count: int = 0
-    """Attempts that failed or whose worker was lost, over its whole life: a replay resets it not,
-    and it counts on when attempt records have reached their bound."""
+    """Attempts that failed or whose worker was lost, over the job's whole life: a replay does not
+    reset the count, and it keeps growing when attempt records have reached their bound.
+    """
     first_failed_at: datetime | None = None
     last_failed_at: datetime | None = None
     reason: str | None = None
@@ -285,12 +286,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     depends_on: tuple[str, ...] = ()
     on_dependency_failure: DependencyPolicy = "cancel"
     inherited_priority: int | None = None
-    """The priority it has from jobs that wait for it, where that is above its own."""
+    """The priority inherited from jobs that wait for it, if that is above its own."""
     limit_key: str | None = None
-    """For whom it is done, in a queue that limits what each of them may have."""
+    """The key for which it counts in a queue with limits per key."""
 
     def __repr__(self) -> str:
-        """In a line, what tells it from others; `msgspec.structs.asdict` has all of it."""
+        """The identifying fields on one line; `msgspec.structs.asdict` has all fields."""
         error = "" if self.error is None else f", error={self.error.type!r}"
         return (
             f"Job({self.id!r}, task={self.task!r}, queue={self.queue!r}, "
@@ -349,7 +350,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def will_retry(self) -> bool:
-        """Its last attempt failed and another one is coming."""
+        """Whether its last attempt failed and another one will follow."""
         return self.status is Status.FAILED
 
     def age_seconds(self, now: datetime) -> float:

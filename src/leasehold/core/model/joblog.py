@@ -18,16 +18,16 @@ class LogLine(msgspec.Struct, frozen=True):
     """One line that a task logged."""
 
     at: datetime
-    """When the task logged it, by the clock of the machine it ran on."""
+    """When the task logged it, by the clock of its machine."""
     text: str
 
 
 class JobLog(msgspec.Struct, frozen=True):
-    """The last lines of a job's log, over all its attempts."""
+    """The last lines of a job's log, across all its attempts."""
 
     lines: list[LogLine]
     dropped: int = 0
-    """How many there were before them, which are not kept."""
+    """How many earlier lines were dropped."""
 
     @property
     def texts(self) -> list[str]:
@@ -36,7 +36,7 @@ class JobLog(msgspec.Struct, frozen=True):
 
 
 def bounded(text: str) -> str:
-    """A line as it is kept: cut if it is too long, and with nothing in it that is no UTF-8.
+    """A line as it is stored: cut if it is too long, and valid as UTF-8.
 
     >>> bounded("x" * 5000).endswith("x ... 944 characters cut")
     True
@@ -44,7 +44,7 @@ def bounded(text: str) -> str:
     text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= LOG_LINE_LENGTH_MAX:
         return text
-    # The note has its place in the line, so that a line that was cut is not cut again.
+    # The limit includes the note, so that a line that was cut is not cut again.
     room = LOG_LINE_LENGTH_MAX - _NOTE_LENGTH_MAX
     return f"{text[:room]} ... {len(text) - room} characters cut"
 
@@ -69,7 +69,7 @@ class LogTail:
         self.lines.append(line)
 
     def extend(self, lines: Iterable[LogLine], dropped: int = 0) -> None:
-        """Add lines, before which others were dropped already."""
+        """Add lines; `dropped` lines before them are already gone."""
         self.dropped += dropped
         for line in lines:
             self.add(line)
@@ -80,7 +80,7 @@ class LogTail:
 
 
 def check_progress(job_id: str, progress: bytes) -> None:
-    """Refuse a progress that could not be read again."""
+    """Refuse a progress document that could not be read back."""
     if len(progress) > PAYLOAD_BYTES_MAX:
         raise PayloadError(
             f"the progress of job {job_id} has {len(progress):,} bytes; at most "

@@ -19,42 +19,44 @@ from leasehold.errors import InvalidRequestError, LeaseExpiredError, LeaseLostEr
 
 
 class Consumer(msgspec.Struct, frozen=True, kw_only=True):
-    """Who leases in a loop of its own, without having registered as a worker."""
+    """A program that leases in its own loop without having registered as a worker."""
 
     queues: tuple[str, ...]
-    """All those it has leased from lately, in whichever calls; none once it leases no more."""
+    """All queues it has recently leased from, in any call; empty once it has stopped leasing."""
     host: str | None = None
-    """None, as is `pid`, if it reaches the store over a network."""
+    """None (like `pid`) if it reaches the store over a network."""
     pid: int | None = None
 
 
 class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wants to lease what."""
+    """What a worker asks to lease."""
 
     worker: str
     queues: tuple[str, ...] = ("default",)
     limit: int = 1
     free_slots: int | None = None
-    """How many of them can begin at once; the others are leased ahead, and jobs with a start rate
-    are not (STA-5). None: all can begin."""
+    """How many of them can start at once. The others are leased ahead, which jobs with a start rate
+    never are (STA-5). None means that all can start.
+    """
     lease_seconds: float | None = None
-    """For jobs that name none of their own; None leaves it to the store's settings."""
+    """For jobs without one of their own; None means the store's setting."""
     lease_seconds_by_task: dict[str, float] | None = None
-    """For jobs of these tasks that name none of their own, before `lease_seconds`."""
+    """For jobs of these tasks without one of their own; takes precedence over `lease_seconds`."""
     lease_seconds_override: float | None = None
     """For all jobs, over the values of the job, its queue and the store's settings."""
     tasks: tuple[str, ...] | None = None
     """Only these tasks; None for any."""
     except_lanes: tuple[tuple[str, str], ...] = ()
-    """Not the jobs of these queues and tasks, which the worker leaves to others."""
+    """Queues and tasks whose jobs the worker leaves to others."""
     parent_id: str | None = None
     """Only jobs of this group."""
     consumer: Consumer | None = None
-    """Enter the worker into the registry as a consumer, or note that it still is one. A consumer
-    that leases many times a second says so now and then only."""
+    """Enter the worker into the registry as a consumer, or record that it still is one. A consumer
+    that leases many times a second sends this only now and then.
+    """
 
     def __post_init__(self) -> None:
-        """Refuse leases that could not be held, and names that could not be read."""
+        """Refuse lease lengths that cannot be held and names that cannot be shown."""
         check_worker_name(self.worker)
         by_task = () if self.lease_seconds_by_task is None else self.lease_seconds_by_task.values()
         for seconds in (self.lease_seconds, self.lease_seconds_override, *by_task):
@@ -66,14 +68,14 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
     def wants(self, queue: str, task: str) -> bool:
-        """Whether jobs of a task in one of its queues are to be leased at all."""
+        """Whether the request covers jobs of a task in one of its queues."""
         return (self.tasks is None or task in self.tasks) and (
             not self.except_lanes or (queue, task) not in self.except_lanes
         )
 
 
 def check_worker_name(name: str) -> None:
-    """Refuse a name that cannot be shown as it is: on a terminal, in a log, on a page."""
+    """Refuse a name that cannot be shown unchanged on a terminal, in a log or on a page."""
     if not (0 < len(name) <= NAME_LENGTH_MAX and name.isprintable()):
         raise InvalidRequestError(
             f"a worker's name has 1 to {NAME_LENGTH_MAX} printable characters, not {name[:40]!r}"
@@ -83,9 +85,9 @@ def check_worker_name(name: str) -> None:
 class Lease(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A worker's grant: the data it needs to run the job, and the token that proves its right.
 
-    It crosses a network by the hundred, as an array: the names of its fields are half of a map. It
-    holds plain data only, so that the garbage collector need not look at it. Stores make it by the
-    places of its fields: by their names it takes ten times as long.
+    Leases cross networks by the hundred, so they are encoded as arrays: field names would be half
+    of a map. They hold only plain data, so that the garbage collector can ignore them. Stores
+    create them with positional arguments, which is ten times as fast as with keywords.
     """
 
     job_id: str
@@ -98,7 +100,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False, array_like=True):
     codec: str
     priority: int
     attempt: int
-    """Which attempt this is, from 1."""
+    """The number of this attempt, from 1."""
     allowance: int
     acquired_at: datetime
     expires_at: datetime
@@ -116,7 +118,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A holder's last word on its lease."""
+    """The end of an attempt, as the lease's holder reports it."""
 
     job_id: str
     version: int
@@ -130,7 +132,7 @@ def handed_back(leases: Iterable[Lease]) -> list[Settlement]:
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
-    """The store's answer to a settlement: what became of the job."""
+    """The store's answer to a settlement: the job's new state."""
 
     job_id: str
     version: int
@@ -138,11 +140,11 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     status: Status
     attempts: int
     run_at: datetime | None = None
-    """When it will be tried again, if it waits."""
+    """When the job will be tried again, if it waits."""
 
 
 class Renewal(msgspec.Struct, frozen=True):
-    """A holder's wish to keep its lease for `lease_seconds` from now."""
+    """A holder's request to keep its lease for `lease_seconds` from now."""
 
     job_id: str
     version: int
@@ -156,33 +158,34 @@ class Renewed(msgspec.Struct, frozen=True):
     version: int
     expires_at: datetime
     granted_seconds: float
-    """How long that was from now when the store answered: less than asked for near the limit on
-    extensions. A holder counts it by its own watch, from before it asked.
+    """How long the lease had left when the store answered: less than requested near the limit on
+    extensions. A holder measures it with its own clock, from before the request.
     """
     next_heartbeat_seconds: float
     cancel_requested: str | None = None
-    """The reason, once somebody asked to stop this attempt."""
+    """The reason, once a person asked to stop this attempt."""
 
 
 class Exchange(msgspec.Struct, frozen=True):
     """The answer to one exchange with the store: the settled and the leased jobs."""
 
     settled: list[Settled | LeaseLostError]
-    """One per settlement, in order; a stale one is answered with the error, not raised."""
+    """One per settlement, in order; for a stale one, the error is returned, not raised."""
     leases: list[Lease]
     next_due_at: datetime | None = None
-    """When the next delayed job becomes due, or the next job may start (STA-4), if fewer were
-    leased than asked for."""
+    """When the next delayed job becomes due, or the next job may start (STA-4), if fewer jobs were
+    leased than requested.
+    """
     next_tick_at: datetime | None = None
-    """When the next schedule ticks, if leases were asked for."""
+    """When the next schedule ticks, if leases were requested."""
     settings_generation: int = 0
-    """Which settings of the store counted: a holder that knows others should look at them."""
+    """The generation of the store's settings: a holder with another one should read them again."""
     at: datetime | None = None
-    """The store's time when it answered; None only where no store did."""
+    """The store's time of the answer; None only if no store answered."""
 
 
 class StuckJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A running job that shows no sign of life, or runs for too long, and who holds it."""
+    """A running job that shows no sign of life or runs for too long, and its holder."""
 
     job_id: str
     queue: str
@@ -192,23 +195,23 @@ class StuckJob(msgspec.Struct, frozen=True, kw_only=True):
     lease_version: int
     attempts: int
     started_at: datetime
-    """Since when it runs."""
+    """When it started."""
     heartbeat_at: datetime
-    """Since when its holder is silent."""
+    """The last sign of life of its holder."""
     lease_expires_at: datetime
 
 
 LOST_TOLD_MAX: Final = 1000
-"""So many of the attempts that one sweep found lost are told one by one."""
+"""How many lost attempts the report of one sweep lists individually."""
 
 
 class LostAttempt(msgspec.Struct, frozen=True, gc=False):
-    """An attempt whose worker was lost, as the sweep that took its job back tells it."""
+    """An attempt whose worker was lost, as reported by the sweep that took its job back."""
 
     settled: Settled
     """What became of the job."""
     worker: str
-    """Who was lost."""
+    """The lost worker."""
     error: JobError
 
 
@@ -228,7 +231,7 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     """The attempts that were lost, in the order of REC-8: at most LOST_TOLD_MAX of them."""
 
     def plus(self, other: SweepReport) -> SweepReport:
-        """The report of both, one after the other."""
+        """The reports of two consecutive sweeps, merged."""
         return SweepReport(
             expired_found=self.expired_found + other.expired_found,
             recovered=self.recovered + other.recovered,
@@ -244,19 +247,19 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningLease(NamedTuple):
-    """The state of a lease that is to be renewed; times in microseconds."""
+    """The state of a lease before its renewal; times in microseconds."""
 
     acquired_at: int
     expires_at: int
     moved_by: int
-    """By how much its expiry was moved because the clock moved on without its holder."""
+    """How far its expiry was moved because the clock advanced without its holder."""
     cancel_reason: str | None
 
 
 def decide_renewal(
     renewal: Renewal, lease: RunningLease, *, now: int, extension_seconds_max: float
 ) -> tuple[int, Renewed] | LeaseExpiredError:
-    """The new expiry of a lease that is held, and the answer; or why it is not renewed.
+    """The new expiry of a lease and the answer to its holder, or the error if it is not renewed.
 
     A renewal never ends a lease earlier than it was granted, and never makes it last longer than
     `extension_seconds_max` in all.
@@ -286,7 +289,7 @@ def decide_renewal(
 
 
 def next_heartbeat_seconds(lease_seconds: float) -> float:
-    """The advice that goes with a renewal: a tenth of the lease, so that several may be missed.
+    """The advised time until the next renewal: a tenth of the lease, so that several may be missed.
 
     >>> next_heartbeat_seconds(300)
     30.0

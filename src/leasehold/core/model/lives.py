@@ -1,8 +1,8 @@
-"""Lives of workers: the subject of a proof of death.
+"""Lives of workers: what a proof of death is about.
 
-A name is not a proof: two processes may have the same one, at once or one after the other. So each
-registration of a worker has a number, and so has each lease that it takes. A death proves those
-leases lost, and no others.
+A name proves nothing: two processes may have the same one, at once or one after the other. So each
+registration of a worker has a number, and each of its leases carries that number. A death proves
+only those leases lost.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from leasehold.core.model.records import WorkerInfo
 
 NO_LIFE: Final = 0
-"""The life of a worker that leases under a name its own process has not registered."""
+"""The life of a worker that leases under a name not registered by its own process."""
 
 
 class Life(NamedTuple):
@@ -26,9 +26,9 @@ class Life(NamedTuple):
 def remote_life(info: WorkerInfo) -> Life:
     """The registration of a worker that speaks through this process.
 
-    No lock stands for it, so its number is below zero. A worker that gives the same details has the
-    same number, through any process: so a registration that is sent again is the same one, and one
-    that ends late ends no other.
+    It has no lock, so its number is negative. A worker that gives the same details has the same
+    number, through any process: a repeated registration is the same one, and closing an old one
+    late does not end a newer one.
     """
     said = f"{info.host}\n{info.pid}\n{info.started_at.isoformat()}"
     digest = blake2b(said.encode(errors="surrogatepass"), digest_size=4).digest()
@@ -41,7 +41,7 @@ def is_remote(number: int) -> bool:
 
 
 class LivesHere:
-    """The workers that this process has registered, and that have not left."""
+    """The workers that this process has registered and not yet closed."""
 
     def __init__(self) -> None:
         self._number_of: dict[str, int] = {}
@@ -50,10 +50,10 @@ class LivesHere:
         self._number_of[life.worker] = life.number
 
     def end(self, life: Life) -> None:
-        """Where the same name was registered once more, the later life goes on."""
+        """If the same name was registered again, the later life continues."""
         if self._number_of.get(life.worker) == life.number:
             del self._number_of[life.worker]
 
     def number_of(self, worker: str) -> int:
-        """Under which life this process leases in this name."""
+        """The life under which this process leases for this name."""
         return self._number_of.get(worker, NO_LIFE)

@@ -1,4 +1,4 @@
-"""Moments as people read them: the date, the time, and the offset from UTC."""
+"""Times as people read them: date, time of day, and offset from UTC."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ MINUTES: Final = "%Y-%m-%d %H:%M"
 _IN_UTC: Final = re.compile(
     r"(?<![^\s('\"=,])\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)"
 )
-"""A moment as messages are made and stored with it: each reader has a zone of their own.
+"""A time as it is stored in messages: in UTC, because each reader has their own zone.
 
-It begins a word. The id of a scheduled job ends with its tick: `poll@2026-11-16T03:13:10Z` stays as
-it is, so that it can be copied.
+It must begin a word: the id of a scheduled job ends with its tick, and `poll@2026-11-16T03:13:10Z`
+is left unchanged so that it can be copied.
 """
 
 
 def moment_text(moment: datetime, how: str = SECONDS) -> str:
-    """A moment in the zone that it is given in, labelled with its offset.
+    """A time in its own zone, labelled with the offset.
 
     >>> moment_text(datetime.fromisoformat("2026-11-15T22:13:10-05:00"))
     '2026-11-15 22:13:10-05'
@@ -29,7 +29,7 @@ def moment_text(moment: datetime, how: str = SECONDS) -> str:
 
 
 def in_zone(message: str, zone: tzinfo | None) -> str:
-    """A message of ours with the moments in it as people read them; None is the local zone.
+    """One of Leasehold's messages with its times converted for people; None is the local zone.
 
     >>> from datetime import UTC
     >>> in_zone("due at 2026-11-16T03:13:10.5+00:00.", UTC)
@@ -46,12 +46,12 @@ def _in_zone(written: str, zone: tzinfo | None) -> str:
     try:
         return moment_text(datetime.fromisoformat(written).astimezone(zone))
     except (ValueError, OverflowError):
-        # Messages quote what others wrote: it may look like a moment and be none.
+        # Messages quote text from elsewhere, which may look like a time and be none.
         return written
 
 
 def offset_text(offset: timedelta) -> str:
-    """An offset from UTC, in the shortest form that says it.
+    """An offset from UTC, in its shortest form.
 
     >>> [offset_text(timedelta(hours=hours)) for hours in (0, -5, 5.5)]
     ['Z', '-05', '+05:30']

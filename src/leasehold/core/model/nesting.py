@@ -1,4 +1,4 @@
-"""How deeply a document may be nested: every reader, in whatever program, can go that deep."""
+"""How deeply a document may be nested, so that readers in any program can parse it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any, Final
 
 DEPTH_MAX: Final = 64
 LEVELS_OF_CALL: Final = 2
-"""A call is an object with a list, or an object, of arguments in it: levels of our own."""
+"""Levels that Leasehold adds: a call is an object that contains a list or an object of arguments.
+"""
 _ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
 _QUOTED: Final = re.compile(rb'"[^"]*"')
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'"[]{}'))
@@ -34,9 +35,10 @@ def is_too_deep(value: Any) -> bool:
 
 
 def is_json_too_deep(data: bytes, around: int = 0) -> bool:
-    """The same of JSON text, before anything is built of it; brackets inside of texts do not count.
+    """The same check on JSON text, before it is parsed; brackets inside strings do not count.
 
-    Text that is no JSON may be called either. `around` levels are our own, and not counted.
+    For text that is not JSON the result may be either. `around` levels are Leasehold's own and not
+    counted.
 
     >>> is_json_too_deep(b"[" * 65 + b"]" * 65), is_json_too_deep(b'{"a": "[[["}')
     (True, False)
@@ -45,7 +47,7 @@ def is_json_too_deep(data: bytes, around: int = 0) -> bool:
         return False
     rest = _ESCAPED.sub(b"", data) if b"\\" in data else data
     rest = _QUOTED.sub(b"", rest.translate(None, _NOT_STRUCTURE)).translate(_ONE_KIND)
-    # Each round takes away what holds nothing: as many rounds as it is deep.
+    # Each round removes the empty brackets, so it takes as many rounds as the text is deep.
     for _ in range(DEPTH_MAX + around):
         if b"[]" not in rest:
             return False

@@ -1,14 +1,14 @@
-"""Numbers as they are kept: an `int` or a `float` and nothing that only looks like one.
+"""Numbers as they are stored: plain `int` and `float`, not types that only resemble them.
 
-A stored value must be read again unchanged. True is no number here, a Decimal is none, and a number
-of a class of its own (numpy's, an enum's) is kept as the plain number that it is.
+A stored value must be read back unchanged. True and Decimals are not numbers here; a number of
+another class (numpy's, an enum's) is stored as the plain number that it equals.
 """
 
 from __future__ import annotations
 
 
 def plain_number(value: object) -> int | float | None:
-    """The plain number; None if it is none.
+    """The value as a plain number; None if it is not a number.
 
     >>> plain_number(2), plain_number(0.5), plain_number(True), plain_number("2")
     (2, 0.5, None, None)
@@ -23,7 +23,7 @@ def plain_number(value: object) -> int | float | None:
 
 
 def whole_number(value: object) -> int | None:
-    """The plain whole number; None if it is none.
+    """The value as a plain integer; None if it is not an integer.
 
     >>> whole_number(2), whole_number(2.0), whole_number(True)
     (2, None, None)

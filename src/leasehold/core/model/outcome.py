@@ -1,7 +1,7 @@
 """The possible ends of an attempt.
 
 A task returns a plain value (that is `Complete`), raises (that is `Fail`), or returns one of
-`Snooze`, `Retry` and `Cancel` to say something else. What that makes of the job is in `decision`.
+`Snooze`, `Retry` and `Cancel` for any other end. `decision` determines what that means for the job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class JobError(msgspec.Struct, frozen=True):
 
 
 class Complete(msgspec.Struct, frozen=True, gc=False, tag="complete"):
-    """The task did its work. `result` is encoded; `note` is its attachment, any JSON document."""
+    """The task did its work. `result` is encoded; `note` is an attached JSON document."""
 
     result: bytes | None = None
     note: bytes | None = None
@@ -85,7 +85,7 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """A task returns it to be tried again after so many seconds; the attempt is spent.
+    """A task returns it to be tried again after some seconds; the attempt is spent.
 
     Without `after`, the job's own backoff decides.
     """
@@ -103,7 +103,7 @@ class Retry(msgspec.Struct, frozen=True):
         _check_reason(self, self.reason)
 
     def as_failure(self) -> Fail:
-        """The outcome it stands for."""
+        """The outcome that it stands for."""
         return Fail(
             JobError("Retry", self.reason or "the task asked to be retried"),
             retry_after_seconds=self.after,
@@ -114,7 +114,7 @@ Outcome = Complete | Fail | Snooze | Release | Cancel
 
 
 def within_limits(outcome: Outcome, job_id: str) -> Outcome:
-    """The outcome, or the permanent failure that a result which cannot be kept makes of it."""
+    """The outcome, or a permanent failure if its result is too large to store."""
     if type(outcome) is not Complete or outcome.result is None:
         return outcome
     size = len(outcome.result)
@@ -131,7 +131,7 @@ def within_limits(outcome: Outcome, job_id: str) -> Outcome:
 
 
 def _check_delay(outcome: msgspec.Struct, field: str) -> None:
-    """Keep a delay in seconds, in whichever form it was given; raises ValueError for any other."""
+    """Convert a delay to seconds from any accepted form; raises ValueError for an invalid one."""
     given = getattr(outcome, field)
     seconds = read_seconds(given)
     if isinstance(seconds, str) or not 0 <= seconds <= 366 * 24 * 3600:

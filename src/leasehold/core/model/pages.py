@@ -1,7 +1,7 @@
 """Pages of ordered lists: history, log and audit; and their cursors.
 
-A cursor is the number of the last entry of the page before, as text. Numbers never change, so no
-entry is told twice or left out, even if entries are written or dropped between two pages.
+A cursor is the number of the last entry of the previous page, as text. Numbers never change, so no
+entry is returned twice or left out, even if entries are written or dropped between two pages.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from leasehold.core.model.refusals import check_page, not_a_cursor
 
 
 class HistoryPage(msgspec.Struct, frozen=True):
-    """A part of a job's history, oldest first, and where the next one starts (None at the end)."""
+    """One page of a job's history, oldest first, and the cursor of the next (None at the end)."""
 
     events: list[HistoryEvent]
     next_cursor: str | None = None
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """A part of a job's log, oldest first, and where the next one starts (None at the end)."""
+    """One page of a job's log, oldest first, and the cursor of the next (None at the end)."""
 
     lines: list[LogLine]
     next_cursor: str | None = None
@@ -31,7 +31,7 @@ class LogPage(msgspec.Struct, frozen=True):
 
 
 class AuditPage(msgspec.Struct, frozen=True):
-    """A part of the audit log, newest first, and where the next one starts (None at the end)."""
+    """One page of the audit log, newest first, and the cursor of the next (None at the end)."""
 
     records: list[AuditRecord]
     next_cursor: str | None = None
@@ -42,20 +42,20 @@ def check_cursor(limit: int, cursor: str | None) -> int | None:
     check_page(limit)
     if cursor is None:
         return None
-    # As many digits as a store's numbers have: a longer one was not given by any page.
+    # No more digits than a store's numbers have: no page returned a longer cursor.
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 18):
         raise not_a_cursor(cursor)
     return int(cursor)
 
 
 def history_page(events: list[HistoryEvent], limit: int) -> HistoryPage:
-    """A page from events that come after the cursor: one more of them says that there is more."""
+    """A page from events after the cursor; one event beyond the limit shows that there are more."""
     more = len(events) > limit
     return HistoryPage(events[:limit], str(events[limit - 1].sequence) if more else None)
 
 
 def log_page(numbered: list[tuple[int, LogLine]], after: int, limit: int) -> LogPage:
-    """A page from numbered lines that come after the cursor, one more than it may have at most."""
+    """A page from numbered lines after the cursor; one beyond the limit means there are more."""
     more = len(numbered) > limit
     return LogPage(
         [line for _, line in numbered[:limit]],
@@ -65,7 +65,7 @@ def log_page(numbered: list[tuple[int, LogLine]], after: int, limit: int) -> Log
 
 
 def audit_page(numbered: list[tuple[int, AuditRecord]], limit: int) -> AuditPage:
-    """A page from numbered records below the cursor, one more than it may have at most."""
+    """A page from numbered records below the cursor; one beyond the limit means there are more."""
     more = len(numbered) > limit
     return AuditPage(
         [record for _, record in numbered[:limit]],

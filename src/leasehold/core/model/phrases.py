@@ -1,4 +1,4 @@
-"""Phrases of messages for people: counts with their noun, and lists as English writes them."""
+"""Phrases in messages for people: counts with their nouns, and lists as English writes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 
 def counted(count: float, noun: str) -> str:
-    """A count with its noun, in the plural if need be.
+    """A count with its noun, in the plural if needed.
 
     >>> counted(1, "job"), counted(1200, "job"), counted(0.5, "running job")
     ('1 job', '1,200 jobs', '0.5 running jobs')
@@ -17,7 +17,7 @@ def counted(count: float, noun: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], nearness: float = 0.6) -> str:
-    """A question behind a refused name, if a known one is near it.
+    """A question to append after a refused name, if a known one is similar.
 
     >>> did_you_mean("dealy", ["delay", "queue"]), did_you_mean("colour", ["delay", "queue"])
     (": did you mean 'delay'?", '')

@@ -1,6 +1,7 @@
-"""Pins: small texts that people leave on a store for all who use it.
+"""Pins: short texts that people leave in a store for all of its users.
 
-A deploy mark says when a version came, a view names a search, and a stop asks a worker to end.
+A deploy mark says when a version was deployed, a view names a search, and a stop asks a worker to
+end.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_pin(kind: str, name: str, text: str) -> None:
-    """Raise InvalidPinError for what cannot be pinned.
+    """Raise InvalidPinError for an invalid pin.
 
     >>> check_pin("deploy", "v1.2", "")
     >>> check_pin("deploy", "", "")

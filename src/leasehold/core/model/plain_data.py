@@ -1,4 +1,4 @@
-"""Payloads and results as plain data, where no task says of which type they are."""
+"""Payloads and results as plain data, without a task that says which types they have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEFT_OUT: Final = "left out"
 
 
 def plain(data: bytes, codec: str, job_id: str, what: str) -> Any:
-    """What JSON says; raises PayloadError, with what to do, for everything else."""
+    """Decode JSON; raises PayloadError, with advice, for every other codec."""
     if codec == LEFT_OUT:
         raise PayloadError(f"the {what} of job {job_id} was left out of this search: get the job")
     if codec == BLOB_CODEC:

@@ -1,33 +1,35 @@
-"""The order of service: a pending job's effective priority at a moment, and where it stands.
+"""The order of service: a pending job's effective priority at a given time, and its place.
 
-`effective` is the formula. It changes with every second, so no index could keep it; but most of it
-keeps two jobs' order for ever. `place` therefore puts a job into a *tier*: jobs of one tier never
-change their order among themselves, so the best of a queue is the best of its tiers' first jobs,
-and `score` is the present value of such a first job. `crosses_at` is when a job belongs into
-another tier; only jobs with a deadline ever cross.
+`effective` is the formula. Its value changes every second, so no index could hold it; but most of
+its terms never change the order of two jobs. `place` therefore puts a job into a *tier*: jobs of
+one tier never change their order among themselves, so the best of a queue is the best of its tiers'
+first jobs, and `score` is the present value of such a first job. `crosses_at` is when a job moves
+to another tier; only jobs with a deadline ever do.
 
-- Without a deadline, or far from it, a job's tier is its priority less its penalty: all of a tier
-  gain by waiting at the same pace and up to the same bound, so who waits longest is always first.
+- Without a deadline, or long before it, a job's tier is its priority less its penalty: all jobs of
+  a tier gain by waiting at the same pace and up to the same bound, so the job that has waited
+  longest is always first.
 - Within the horizon of its deadline, a job's tier is that deadline, rounded up to a multiple of the
-  rebalance interval: all of a tier have the same boost. Their turn is the moment at which they
-  would have been worth nothing, which orders them as long as they go on gaining by waiting. Those
-  that gain no more have a tier of their own, by priority, then first available first.
+  rebalance interval: all jobs of a tier have the same boost. Their turn is the time at which they
+  would have been worth nothing, which orders them as long as they gain by waiting. Jobs that no
+  longer gain have a tier of their own, ordered by priority, then by when they became available.
 
-So a deadline counts as up to one interval later than it is, and that is all by which the order
-served lags behind the formula.
+So a deadline is treated as up to one interval later than it is; the actual order lags behind the
+formula by no more than that.
 
-Clauses of the store contract, which hold whichever method makes a job pending, moves or leases it:
+Clauses of the store contract; they hold for every method that makes a job pending, moves or leases
+it:
 
 - SCO-1  The pending job with the highest effective priority is leased first, and `position` counts
          by the same; among equals the first available, then the first submitted. Queues of one
          request are compared with each other, each by its own parameters.
-- SCO-2  A job that is served first was, at some moment of the last `rebalance_interval`, at least
-         as good as the jobs served after it; without deadlines, the order is exact.
+- SCO-2  A job served before others was at least as good as them at some time within the last
+         `rebalance_interval`; without deadlines, the order is exact.
 - SCO-3  In `fifo_mode`, or with everything but priority turned off, the order is strictly by
-         priority, then first submitted first: a job that comes back has its old place.
-- SCO-4  A change of a queue's parameters counts for its pending jobs too, within the interval.
+         priority, then first submitted first: a job that returns gets its old place.
+- SCO-4  A change of a queue's parameters also applies to its pending jobs, within the interval.
 - SCO-5  A priority above the queue's `max_priority` counts as that.
-- SCO-6  Parameters out of range raise InvalidQueueError, and change nothing.
+- SCO-6  Parameters out of range raise InvalidQueueError and change nothing.
 - SCO-7  A new priority counts with the job's waiting time, attempts and deadline.
 """
 
@@ -45,21 +47,22 @@ from leasehold.env import to_micros
 from leasehold.errors import InvalidQueueError
 
 EFFECTIVE_MAX: Final = 200
-"""Effective priorities are clamped to 0 and this; so no part of them need be larger."""
+"""Effective priorities are clamped between 0 and this, so no term needs to be larger."""
 BANDS_MAX: Final = 1000
-"""How many rebalance intervals a deadline's horizon may have: each is a tier to look at."""
+"""The most rebalance intervals in a deadline's horizon: each is one more tier to read."""
 
 _MILLI: Final = 1000
 _HIGHEST: Final = 100 * _MILLI
 _LOWEST: Final = -2 * EFFECTIVE_MAX * _MILLI
-"""A value below this is worth 0 for ever, whatever aging and deadline add to it."""
+"""A lower value is worth 0 for ever, whatever aging and a deadline add to it."""
 FIRST_DEADLINE_TIER: Final = 1 << 40
 """The tiers of deadlines begin here: first the tier of passed deadlines, then by deadline."""
 
 
 _SINCE_BITS: Final = 42
-"""Where waiting no longer adds to the priority, a turn is the job's value and, in so many bits, the
-millisecond since when it is available."""
+"""Once waiting no longer adds to the priority, a turn is the job's value and, in this many bits,
+the millisecond at which it became available.
+"""
 
 
 def _check(name: str, value: float, least: float, most: float, unit: str) -> None:
@@ -71,7 +74,7 @@ def _check(name: str, value: float, least: float, most: float, unit: str) -> Non
 
 
 class Scoring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What counts beside a job's own priority, in one queue. See `QueueConfig` for each field."""
+    """The parameters of the formula in one queue. See `QueueConfig` for each field."""
 
     aging_factor: float | None = 3600.0
     max_aging_bonus: float = 50.0
@@ -110,14 +113,14 @@ class Scoring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def aging_micros(self) -> int | None:
-        """How long a job waits for one point; None when waiting does not count."""
+        """How long a job waits for one more point; None if waiting does not count."""
         if self.aging_factor is None or not self.max_aging_bonus:
             return None
         return round(self.aging_factor * 1e6)
 
     @cached_property
     def is_plain(self) -> bool:
-        """Nothing but priority and creation counts, so the order never changes."""
+        """Whether only priority and creation count, so that the order never changes."""
         return self.fifo_mode or not (
             self.retry_penalty or self.deadline_weight or self.aging_micros
         )
@@ -127,12 +130,12 @@ DEFAULT_SCORING: Final = Scoring()
 
 
 class Place(NamedTuple):
-    """Where a pending job stands: jobs are served by turn, then number, within a tier."""
+    """The place of a pending job: within a tier, jobs are served by turn, then by number."""
 
     tier: int
     turn: int
     crosses_at: int | None = None
-    """When it has to be placed anew; None for never."""
+    """When the job has to move to another place; None for never."""
 
 
 def effective(
@@ -167,7 +170,7 @@ def place(
     now: int,
     scoring: Scoring = DEFAULT_SCORING,
 ) -> Place:
-    """Where a pending job belongs. Times are in microseconds."""
+    """The place where a pending job belongs. Times are in microseconds."""
     value = _value(base, attempts, scoring)
     if scoring.is_plain:
         return Place(_HIGHEST - value, created_at)
@@ -193,7 +196,7 @@ def place(
 
 
 def service_order(job: Job, now: datetime, scoring: Scoring) -> tuple[float, int]:
-    """The sort key of a pending job; the least is served first, among equals by submission."""
+    """The sort key of a pending job; the lowest is served first, and equal ones by submission."""
     available_at, created_at = to_micros(max(job.run_at, job.created_at)), to_micros(job.created_at)
     stands = place(
         job.inherited_priority or job.priority,
@@ -209,24 +212,24 @@ def service_order(job: Job, now: datetime, scoring: Scoring) -> tuple[float, int
 
 
 def default_place(priority: int, created_at: int) -> Place:
-    """Where nearly every job stands: not delayed, not retried, without a deadline.
+    """The place of nearly every job: not delayed, not retried, without a deadline.
 
-    A store need not write down the places of these.
+    A store need not record the places of such jobs.
     """
     return Place(default_tier(priority), created_at)
 
 
 def default_tier(priority: int) -> int:
-    """The tier of jobs of this priority that nothing is added to or taken from."""
+    """The tier of jobs of this priority without a bonus or a penalty."""
     return _HIGHEST - priority * _MILLI
 
 
 DEFAULT_TIERS: Final = tuple(default_tier(priority) for priority in range(101))
-"""The same for every priority, to be looked up."""
+"""The default tiers of all priorities, for lookup."""
 
 
 def score(tier: int, turn: int, now: int, scoring: Scoring = DEFAULT_SCORING) -> float:
-    """The present value of a job that was placed there: its effective priority, but for the lag."""
+    """The present value of a job at this place: its effective priority, apart from the lag."""
     if tier < FIRST_DEADLINE_TIER:
         value = (_HIGHEST - tier) / _MILLI
         return value if scoring.is_plain else _clamped(value + _aging(now - turn, scoring))
@@ -241,7 +244,7 @@ def score(tier: int, turn: int, now: int, scoring: Scoring = DEFAULT_SCORING) ->
 
 
 def score_limit(tier: int, now: int, scoring: Scoring) -> float:
-    """The most that a job of this tier, or of a later one of its kind, can be worth now."""
+    """The highest value that a job of this tier, or of a later one of its kind, can have now."""
     bonus = 0.0 if scoring.aging_micros is None else scoring.max_aging_bonus
     if tier < FIRST_DEADLINE_TIER:
         return _clamped((_HIGHEST - tier) / _MILLI + bonus)
@@ -252,7 +255,7 @@ def score_limit(tier: int, now: int, scoring: Scoring) -> float:
 
 
 def _value(base: int, attempts: int, scoring: Scoring) -> int:
-    """What does not change with time, in thousandths."""
+    """The part of the value that does not change with time, in thousandths."""
     if scoring.max_priority is not None:
         base = min(base, scoring.max_priority)
     if not attempts or scoring.is_plain:

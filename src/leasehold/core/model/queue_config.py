@@ -1,8 +1,8 @@
-"""A queue's own rules: how many jobs it holds and runs, how fast they come, and its defaults.
+"""A queue's own rules: how many jobs it holds and runs, how fast they arrive, and its defaults.
 
 A queue without a configuration has no rules: it takes every job, and runs as many as it can. The
-rules are kept in the store and read inside the write that submits or leases, so a change counts at
-once, in every process.
+rules are kept in the store and read inside the write that submits or leases, so a change takes
+effect at once, in every process.
 """
 
 from __future__ import annotations
@@ -37,15 +37,17 @@ class QueueState(StrEnum):
 
     ACTIVE = "active"
     PAUSED = "paused"
-    """No job is leased; jobs are accepted, and running jobs go on."""
+    """No job is leased; jobs are accepted, and running jobs continue."""
     DRAINING = "draining"
     """No job is accepted; the queue's jobs finish."""
     DELETING = "deleting"
-    """Nothing is accepted or leased: what waits becomes dead letters, then the queue is forgotten.
-    Only `delete_queue` leads here, and nothing but its end leads away."""
+    """Nothing is accepted or leased: waiting jobs become dead letters, then the queue is forgotten.
+    Only `delete_queue` sets this state, and only its completion ends it.
+    """
     DELETED = "deleted"
-    """Its rules are forgotten and nothing has been submitted to it since; jobs that have ended, or
-    still ran then, are there. No rule has this state: a store tells it from its counters."""
+    """Its rules are forgotten and nothing has been submitted to it since; jobs that had ended or
+    were still running remain. No stored rule has this state: a store derives it from its counters.
+    """
 
     @property
     def is_leased_from(self) -> bool:
@@ -105,7 +107,7 @@ class QueueConfig(
     """
 
     max_depth: int | None = None
-    """How many jobs may be pending at a submit. Retries and recoveries are never refused."""
+    """How many jobs may be pending at a submit. Retries and recoveries bypass the limit."""
     max_concurrency: int | None = None
     """How many jobs may run at once, over all workers."""
     rate_per_second: float | None = None
@@ -133,7 +135,7 @@ class QueueConfig(
     retry_penalty: float = 2.0
     """How many points each spent attempt costs."""
     deadline_weight: float = 30.0
-    """How many points a job gains by its deadline, when it has come."""
+    """How many points a job has gained when its deadline comes."""
     deadline_horizon: float = 3600.0
     """How long before its deadline a job begins to gain points."""
     rebalance_interval: float = 60.0
@@ -143,7 +145,7 @@ class QueueConfig(
     max_priority: int | None = None
     """A cap on the priority of its jobs."""
     retention: QueueRetention | None = None
-    """How long its ended jobs are kept; else the policy of the store applies."""
+    """How long its ended jobs are kept; otherwise the store's policy applies."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -171,11 +173,11 @@ class QueueConfig(
             raise InvalidQueueError(f"retry must be a retry policy, not {self.retry!r}")
         if not isinstance(self.retention, QueueRetention | None):
             raise InvalidQueueError(f"retention must be a QueueRetention, not {self.retention!r}")
-        _ = self.scoring  # Raises for parameters that it cannot work with.
+        _ = self.scoring  # Raises for invalid parameters.
 
     @cached_property
     def scoring(self) -> Scoring:
-        """What counts beside a job's own priority."""
+        """The parameters of the order of service."""
         return Scoring(**{name: getattr(self, name) for name in Scoring.__struct_fields__})
 
     @cached_property
@@ -191,7 +193,7 @@ class QueueConfig(
 
     @cached_property
     def key_limits(self) -> KeyLimits | None:
-        """What each key may have; None if keys mean nothing to its leases."""
+        """The limits of each key; None if keys do not affect its leases."""
         if self.key_concurrency is None and self.key_starts_per_second is None:
             return None
         return KeyLimits(self.key_concurrency, self.key_start_rate)
@@ -210,7 +212,7 @@ class QueueConfig(
         return cls(**{name: _from_data(name, each) for name, each in options.items()})
 
     def changed(self, changes: Mapping[str, Any]) -> QueueConfig:
-        """The same rules but for those named; None takes one away."""
+        """The rules with those named changed; None removes one."""
         return QueueConfig.of({**msgspec.structs.asdict(self), **changes})
 
     def applied_to(self, draft: Draft) -> Draft:
@@ -224,7 +226,7 @@ class QueueConfig(
 
 
 def _from_data(name: str, value: Any) -> Any:
-    """A rule that may have come over a network: policies are structs, not the data of one."""
+    """A rule that may have come over a network as plain data; policies become structs."""
     if not isinstance(value, dict):
         return value
     try:
@@ -238,14 +240,16 @@ DEFAULT_CONFIG: Final = QueueConfig()
 
 
 class QueueRule(NamedTuple):
-    """The rules set for a queue. A queue for which none were set has none."""
+    """The rules set for a queue, if any were set."""
 
     state: QueueState = QueueState.ACTIVE
     config: QueueConfig = QueueConfig()
     deleted_by: str | None = None
-    """Who deletes it, while it is being deleted."""
+    """The actor who is deleting the queue."""
     problem: str | None = None
-    """Why it cannot be read, if so: then nothing is leased or accepted, rather than by no rule."""
+    """Why the rules cannot be read, if so: then nothing is leased or accepted, instead of ignoring
+    them.
+    """
     created_at: datetime | None = None
     """When somebody created the queue; None if it came with its first job."""
     created_by: str | None = None
@@ -254,7 +258,7 @@ class QueueRule(NamedTuple):
 
 
 DELETED_RULE: Final = QueueRule(state=QueueState.DELETED)
-"""The information about a deleted queue; no store keeps it."""
+"""The rule shown for a deleted queue; no store keeps it."""
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,27 +270,27 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     pending: int = 0
     running: int = 0
     counts: dict[Status, int] = {}
-    """How many of its jobs stand in each status."""
+    """How many of its jobs have each status."""
     held_until: dict[str, datetime] = {}
-    """Tasks that their circuit breaker holds back here, and until when."""
+    """Tasks of this queue held back by their circuit breaker, and until when."""
     next_start_at: datetime | None = None
     """When the next job may start by `starts_per_second`, if not at once."""
     created_at: datetime | None = None
-    """When it was created; without a creation, when its first job came."""
+    """When it was created; if nobody created it, when its first job arrived."""
     created_by: str | None = None
     """None for a queue that came with its first job."""
     changed_at: datetime | None = None
-    """When its rules or its state were changed last, its creation included; None for never."""
+    """When its rules or state last changed, creation included; None for never."""
     changed_by: str | None = None
 
     @property
     def is_gone(self) -> bool:
-        """Whether it was deleted, and nothing is left of it."""
+        """Whether it was deleted and has nothing left."""
         return self.state is QueueState.DELETED and not any(self.counts.values())
 
 
 def check_queue_name(name: str) -> None:
-    """Raise InvalidQueueError for what cannot be a queue's name."""
+    """Raise InvalidQueueError for an invalid queue name."""
     if not isinstance(name, str) or not name or not name.isprintable():
         raise InvalidQueueError(f"a queue's name must be a non-empty printable string: {name!r}")
     if len(name) > NAME_LENGTH_MAX:

@@ -1,4 +1,4 @@
-"""How long a queue's own ended jobs are kept, where it does not leave that to the store."""
+"""How long a queue keeps its ended jobs, if it has its own retention."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class QueueRetention(
             read_limit(self, name)
 
     def over(self, policy: RetentionPolicy) -> RetentionPolicy:
-        """The store's policy as it counts for this queue."""
+        """The store's policy with this queue's values applied."""
         return msgspec.structs.replace(policy, **self._said())
 
     def _said(self) -> dict[str, float | None]:
@@ -56,9 +56,9 @@ def is_worth_it(
     ended: Mapping[Status, int],
     apart: Iterable[tuple[RetentionPolicy, Mapping[Status, int]]] = (),
 ) -> bool:
-    """Whether so many ended jobs are worth a clean-up, were all of them old enough.
+    """Whether this many ended jobs would be worth a clean-up if all of them were old enough.
 
-    `apart` are those of queues with a policy of their own, which `ended` leaves out.
+    `apart` has the jobs of queues with their own policy, which `ended` leaves out.
     """
     prunable = sum(
         counts.get(status, 0)

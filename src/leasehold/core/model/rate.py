@@ -1,9 +1,9 @@
-"""Rates: so many jobs per second, with a burst of two seconds' worth.
+"""Rates: jobs per second, with a burst of two seconds' worth.
 
-A token bucket as one number: the moment at which the bucket would be full again. A job moves that
-moment one interval on; it is let in while the moment lies no further ahead than the burst. Whole
-nanoseconds, so that no rounding ever lets one job too many in, and a bucket that is full needs not
-be kept at all.
+A token bucket is one number: the time at which the bucket would be full again. Each job moves that
+time one interval later, and is admitted while the time is no further ahead than the burst. Times
+are whole nanoseconds, so that rounding never admits a job too many, and a full bucket need not be
+stored at all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NANOS: Final = 1_000_000_000
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """How fast jobs may come.
+    """How fast jobs may arrive.
 
     >>> rate = Rate(2)
     >>> rate.burst
@@ -43,7 +43,7 @@ class Rate(msgspec.Struct, frozen=True):
 
     @property
     def burst(self) -> int:
-        """How many jobs may come at once after a pause: two seconds' worth, and at least one."""
+        """How many jobs may arrive at once after a pause: two seconds' worth, and at least one."""
         return max(1, math.floor(2 * self.per_second))
 
     @property
@@ -52,14 +52,14 @@ class Rate(msgspec.Struct, frozen=True):
         return math.ceil(NANOS / self.per_second)
 
     def remaining(self, full_at: int, *, now: int) -> int:
-        """How many jobs could come at once now."""
+        """How many jobs may arrive at once now."""
         return max(0, self.burst + -max(0, full_at - now) // self.interval_nanos)
 
     def take(self, full_at: int, *, jobs: int, now: int) -> int:
-        """When the bucket is full again after so many jobs more; both in nanoseconds."""
+        """When the bucket is full again after this many more jobs; both in nanoseconds."""
         return max(full_at, now) + jobs * self.interval_nanos
 
     def wait_nanos(self, full_at: int, *, jobs: int, now: int) -> int:
-        """How long so many jobs have to wait before they may come all at once; 0 for not at all."""
+        """How long this many jobs must wait until all may arrive at once; 0 for not at all."""
         ahead = self.take(full_at, jobs=jobs, now=now) - now
         return max(0, ahead - self.burst * self.interval_nanos)

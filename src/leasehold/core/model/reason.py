@@ -1,4 +1,4 @@
-"""Why a job is not running: the first thing that stands in its way, in words and as data."""
+"""Why a job is not running: the first obstacle found, in words and as data."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import ERROR_TYPE
 
 UNRUNNABLE: Final = "no worker could run it: "
-"""How the reason of a job begins that a worker handed back because it could not run it."""
+"""The beginning of the reason of a job that a worker handed back because it could not run it."""
 RENAMED: Final = "If the task was renamed, add the old name to its aliases"
 ERROR_CHARS: Final = 200
-"""How much of an error a reason tells."""
+"""How many characters of an error a reason includes."""
 
 
 class ReasonKind(StrEnum):
-    """The obstacles of a job, in the order in which they are looked for."""
+    """The obstacles of a job, in the order in which they are checked."""
 
     ENDED = "ended"
     RUNNING = "running"
@@ -75,8 +75,8 @@ def reason_for(
 ) -> Reason:
     """Why this job is not running, given its queue, the workers and how many are served before it.
 
-    `key` says how its `limit_key` stands in its queue, `lost` which workers are proved dead. A
-    store that `is_in_memory` has the workers of its own process only.
+    `key` is the state of its `limit_key` in its queue; `lost` has the workers proved dead. A store
+    that `is_in_memory` knows only the workers of its own process.
 
     Draining is no reason: a queue that accepts nothing still runs its jobs.
     """
@@ -99,7 +99,7 @@ def reason_for(
 
 
 def _overdue(job: Job, short: Reason | None, now: datetime) -> Reason | None:
-    """Workers make a job pending when it is due: one that was due before waits for a worker."""
+    """Workers make a job pending when it is due, so an overdue one is waiting for a worker."""
     if job.status not in (Status.SCHEDULED, Status.FAILED) or job.run_at > now:
         return None
     if short is None or short.kind is not ReasonKind.NO_WORKER or not job.reason:
@@ -151,7 +151,7 @@ def _not_pending(job: Job, now: datetime, lost: Collection[str]) -> Reason:
 
 def _why_not_due(job: Job, left: float) -> str:
     if job.reason is not None and job.reason.startswith(UNRUNNABLE):
-        # Whoever reads it has to act, not to wait: the cause stands first.
+        # The reader has to act, not wait, so the cause comes first.
         cause = job.reason.removeprefix(UNRUNNABLE).removesuffix(".")
         renamed = "" if job.task == COMMAND_TASK else f" {RENAMED}."
         next_try = f"The next try is in {duration_text(ceil(left))}."
@@ -223,7 +223,7 @@ def _held_by_key(job: Job, queue: QueueInfo, running: int) -> Reason | None:
 
 
 def _paced(job: Job, queue: QueueInfo, key: KeyInfo, now: datetime) -> Reason | None:
-    """The start rate that lets it wait longer, if both do."""
+    """The start rate that delays the job longer, if both do."""
     by_queue, by_key = queue.next_start_at, key.next_start_at
     rate, key_rate = queue.config.starts_per_second, queue.config.key_starts_per_second
     if by_key is not None and key_rate is not None and (by_queue is None or by_queue <= by_key):

@@ -1,4 +1,4 @@
-"""A store's answers and its listeners: the records of the contract in `contract.store`."""
+"""A store's answers and its listeners: the records used by `contract.store`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Submitted(msgspec.Struct, frozen=True):
     id: str
     status: Status
     is_duplicate: bool = False
-    """True when an earlier job with the same idempotency key was found: `id` is that job's."""
+    """True if an earlier job with the same idempotency key was found, whose id `id` is."""
 
 
 CURRENT_JOBS_MAX: Final = 100
-"""Of each worker, so many jobs are named."""
+"""How many current jobs of each worker are named."""
 
 
 class CurrentJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,13 +32,13 @@ class CurrentJob(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     task: str
     attempts: int
-    """Spent so far, the current one included."""
+    """Attempts spent so far, the current one included."""
     leased_at: datetime
     lease_expires_at: datetime
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker in the registry, or a consumer, which leases in a loop of its own."""
+    """A worker in the registry, or a consumer, which leases in its own loop."""
 
     id: str
     host: str | None = None
@@ -46,22 +46,23 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
     queues: tuple[str, ...]
     slots: int
-    """How many jobs it runs at once; of a consumer, how many it asked for the last time."""
+    """How many jobs it runs at once; for a consumer, how many it last asked for."""
     started_at: datetime
     heartbeat_at: datetime
     running: int = 0
     """How many leases it holds."""
     is_consumer: bool = False
     tasks: tuple[str, ...] = ()
-    """The tasks it runs, by name, and `module:*` for a module that it may import others from. Of a
-    consumer, those it asked for the last time; none if it asked for any."""
+    """The tasks it runs, by name, and `module:*` for a module that it may import others from. For a
+    consumer, those it last asked for; empty if it asked for any.
+    """
     jobs: tuple[CurrentJob, ...] = ()
     """The jobs it holds, the first leased first; at most 100 of them."""
     app_version: str | None = None
     """The version of the application that it runs, if one was given."""
 
     def names(self, task: str) -> bool:
-        """Whether it says by name that it knows a task."""
+        """Whether its entry lists a task by name."""
         return task in self.tasks
 
 
@@ -70,7 +71,7 @@ ALL_QUEUES: Final = "*"
 
 
 def may_know(worker: WorkerInfo, task: str) -> bool:
-    """Whether a worker says that it knows a task, or that it may import its module.
+    """Whether a worker lists a task, or may import the task's module.
 
     >>> now = datetime(2026, 1, 1)
     >>> worker = WorkerInfo(
@@ -87,7 +88,7 @@ def may_know(worker: WorkerInfo, task: str) -> bool:
 
 
 def is_of_module(name: str, module: str) -> bool:
-    """Whether a module's name is this one, or that of a module within it."""
+    """Whether a module's name is this one or that of a submodule."""
     return name == module or name.startswith(f"{module}.")
 
 
@@ -107,18 +108,20 @@ def who_serves(workers: Iterable[WorkerInfo], queues: Iterable[str]) -> dict[str
 
 
 SILENT_SECONDS: Final = 120.0
-"""A worker without a sign of life for longer is not taken to be at work; a consumer is gone."""
+"""After this long without a sign of life, a worker no longer counts as at work, and a consumer is
+gone.
+"""
 
 LATE_BEATS: Final = 2.5
-"""A worker that has missed two heartbeats, and some time for the next, is late."""
+"""A worker is late once it has missed two heartbeats and some time of the next."""
 LATE_SECONDS_MIN: Final = 10.0
-"""However often workers beat: a busy machine may hold one up for a moment."""
+"""The least delay that counts as late: a busy machine may hold a worker up for a moment."""
 
 
 def is_late(worker: WorkerInfo, now: datetime, beat_seconds: float) -> bool:
     """Whether its heartbeats are missing, though not for so long that it is silent.
 
-    `beat_seconds` is how often workers beat. A consumer beats as it likes.
+    `beat_seconds` is the heartbeat interval of workers; consumers have no fixed one.
 
     >>> now = datetime(2026, 1, 1, 12)
     >>> def beaten(seconds):
@@ -135,7 +138,7 @@ def is_late(worker: WorkerInfo, now: datetime, beat_seconds: float) -> bool:
 
 
 def is_at_work(worker: WorkerInfo, now: datetime) -> bool:
-    """Whether it gave a sign of life lately. A consumer may say nothing while it runs a job."""
+    """Whether it gave a recent sign of life. A consumer may give none while it runs a job."""
     return not _is_silent(worker, now) or (worker.is_consumer and worker.running > 0)
 
 
@@ -146,10 +149,10 @@ def _is_silent(worker: WorkerInfo, now: datetime) -> bool:
 def at_work(
     workers: Iterable[WorkerInfo], lost: Collection[str], now: datetime
 ) -> list[WorkerInfo]:
-    """The registered workers without those that are proved dead, or silent for too long.
+    """The registered workers, except those proved dead or silent for too long.
 
-    The registry keeps both until a sweep has seen to their jobs; the file of a restored backup has
-    the workers of the day it was made.
+    The registry keeps those until a sweep has recovered their jobs; a restored backup has the
+    workers of the day it was made.
     """
     return [each for each in workers if each.id not in lost and is_at_work(each, now)]
 
@@ -157,15 +160,15 @@ def at_work(
 def workers_at_work(
     workers: Iterable[WorkerInfo], lost: Collection[str], now: datetime
 ) -> list[WorkerInfo]:
-    """Those at work without consumers, which see to schedules only when they lease."""
+    """The workers at work, without consumers, which fire schedules only when they lease."""
     return [each for each in at_work(workers, lost, now) if not each.is_consumer]
 
 
 def without_gone(
     workers: Iterable[WorkerInfo], now: datetime, remote: Collection[str]
 ) -> list[WorkerInfo]:
-    """Without workers that are silent for too long, hold no lease and whose death cannot be proved:
-    consumers, and the workers that are registered as remote.
+    """All workers except those that are silent for too long, hold no lease and cannot be proved
+    dead: consumers, and workers registered as remote.
     """
     return [
         each
@@ -188,14 +191,14 @@ class WorkerLife(Protocol):
         """The descriptor that children must inherit; None where death cannot be proved."""
 
     def close(self) -> None:
-        """Leave the registry in order."""
+        """Leave the registry in an orderly way."""
 
 
 class Stats(Totals, frozen=True, kw_only=True):
     """Counts and lifetime totals of one queue, or of all."""
 
     counts: dict[Status, int]
-    """How many jobs stand in each status now."""
+    """How many jobs have each status now."""
 
     def as_mapping(self) -> dict[str, int]:
         """One flat mapping: a count per status, and the totals under `total_...`."""
@@ -212,13 +215,13 @@ class WorkerTotals(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     """Attempts that failed, retried or not."""
     lost: int = 0
-    """Leases that were taken from it."""
+    """Leases taken from it."""
     first_at: datetime
-    """The minute in which it first leased a job or settled one, and in which it last did."""
+    """The minute in which it first leased or settled a job, and that in which it last did."""
     last_at: datetime
 
     def beside(self, other: WorkerTotals) -> WorkerTotals:
-        """These counts and the same worker's counts in another queue, as one."""
+        """These counts merged with the same worker's counts in another queue."""
         return WorkerTotals(
             worker=self.worker,
             leased=self.leased + other.leased,
@@ -238,34 +241,34 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     action: str
     detail: dict[str, Any]
     count: int
-    """How many jobs it was about; 0 for an order about a queue, a schedule or a setting."""
+    """How many jobs it affected; 0 for an order about a queue, a schedule or a setting."""
     archived: bool = False
-    """It is older than audit records are kept, and is kept in the archive."""
+    """Whether it has moved to the archive because of its age."""
 
 
 class Listener(Protocol):
-    """Who wants to be woken. Calls come from any thread, must return at once and are only hints:
-    one may come for nothing, and after a lost one a slow poll finds the truth.
+    """An object that wants to be woken. Calls come from any thread, must return at once and are
+    only hints: one may come for nothing, and a slow poll makes up for a lost one.
     """
 
     def on_ready(self) -> None:
         """Jobs may have become available, or due earlier than was known."""
 
     def on_ended(self, job_ids: Collection[str] | None) -> None:
-        """These jobs reached a terminal status; None when it is not known which."""
+        """These jobs reached a terminal status; None if it is not known which jobs did."""
 
     def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
-        """Somebody asked to stop these running jobs; None when it is not known which."""
+        """Somebody asked to stop these running jobs; None if it is not known which jobs."""
 
 
 class WorkListener:
-    """Base of a `Listener` that waits for work, and not for the end of any job.
+    """Base of a `Listener` that waits for work, not for the end of jobs.
 
     A store over a network does not send it the ids of ended jobs.
     """
 
     def on_ended(self, job_ids: Collection[str] | None) -> None:
-        """Of no interest here."""
+        """Ignored."""
 
 
 class Purged(msgspec.Struct, frozen=True):
@@ -274,6 +277,8 @@ class Purged(msgspec.Struct, frozen=True):
     purged: int
     """How many jobs it deleted."""
     more: bool
-    """Whether there may be more that fit: call again."""
+    """Whether more jobs may match: call again."""
     dependents: int = 0
-    """How many times another job waited for one of them, and is told as if that was cancelled."""
+    """How many times another job depended on one of them; each is handled as a cancelled
+    dependency.
+    """

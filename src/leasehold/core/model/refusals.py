@@ -1,7 +1,7 @@
-"""Refusals that every store answers with: their classes and their words, once.
+"""The refusals of every store: their classes and messages, written once.
 
-An error says what happened, to which job or queue, and what to do. Stores differ in how they find
-out that something must be refused, never in the text that the caller reads.
+An error says what happened, to which job or queue, and what to do. Stores differ in how they detect
+what must be refused, never in the text that the caller reads.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from leasehold.errors import (
 )
 
 PAGE_MAX: Final = 10_000
-"""How many jobs one page of a search holds at most."""
+"""The most jobs on one page of a search."""
 CURSOR_SHOWN_MAX: Final = 100
-"""How many characters of what is no cursor a refusal shows."""
+"""How many characters of an invalid cursor a refusal shows."""
 
 
 # -- jobs --------------------------------------------------------------------------------------
@@ -47,14 +47,16 @@ def id_is_taken(job_id: str) -> DuplicateJobError:
 
 
 def not_ended(job_id: str, status: Status) -> InvalidTransitionError:
-    """The answer to a discard of a job that is still to run, or runs."""
+    """The answer to a discard of a job that has not ended."""
     return InvalidTransitionError(
         f"job {job_id} is {status}: only jobs that have ended can be discarded. Cancel it first."
     )
 
 
 def nothing_to_replay(statuses: Mapping[str, Status]) -> InvalidTransitionError:
-    """The answer to a replay of graphs in which nothing went wrong; `statuses` of those named."""
+    """The answer to a replay of graphs in which nothing went wrong, with the `statuses` of the jobs
+    named.
+    """
     if len(statuses) > 1:
         return InvalidTransitionError(
             f"none of these {len(statuses):,} jobs is dead or cancelled: there is nothing to replay"
@@ -66,14 +68,14 @@ def nothing_to_replay(statuses: Mapping[str, Status]) -> InvalidTransitionError:
 
 
 def not_waiting(job_id: str, status: Status) -> InvalidTransitionError:
-    """The answer to a change of priority that comes too late."""
+    """The answer to a change of priority for a job that no longer waits."""
     return InvalidTransitionError(
         f"job {job_id} is {status}: only a waiting job's priority can be changed"
     )
 
 
 def not_purged(job_id: str) -> InvalidTransitionError:
-    """The answer to a purge that comes too late."""
+    """The answer to a purge of a job that no longer waits."""
     return InvalidTransitionError(f"job {job_id} is running: only a waiting job can be purged")
 
 
@@ -108,7 +110,7 @@ def stale_lease(
 
 
 def completed_otherwise(job_id: str, version: int) -> LeaseLostError:
-    """The answer to a holder that completes a job again, with another result."""
+    """The answer to a holder that completes a job again with a different result."""
     return LeaseLostError(
         f"lease {version} of job {job_id} is over: the job was completed under it with another "
         "result, which is kept. Discard this one, and settle each lease once."
@@ -133,7 +135,7 @@ def queue_exists(queue: str, differences: str) -> QueueExistsError:
 
 
 def no_queue(queue: str, known: Iterable[str] = ()) -> QueueNotFoundError:
-    """The error for an unknown queue; of the known ones it names one that may be meant."""
+    """The error for an unknown queue; it names a known one that may have been meant."""
     meant = did_you_mean(queue, known)
     return QueueNotFoundError(
         f"there is no queue {queue!r}{meant or ': it was never created and has never held a job'}"
@@ -153,12 +155,12 @@ def queue_not_empty(queue: str, waiting: int, running: int) -> QueueNotEmptyErro
 
 
 def check_page(limit: int) -> None:
-    """Refuse a page of a search that is no page, or too large."""
+    """Refuse an invalid page size of a search."""
     if not 1 <= limit <= PAGE_MAX:
         raise InvalidPageError(f"limit must be from 1 to {PAGE_MAX:,}, not {limit}")
 
 
 def not_a_cursor(cursor: str) -> InvalidCursorError:
-    # The beginning is enough: the words after it are not to be cut off on their way.
+    # The beginning is enough, and the words after it must not be cut off on their way.
     shown = cursor if len(cursor) <= CURSOR_SHOWN_MAX else f"{cursor[:CURSOR_SHOWN_MAX]}..."
     return InvalidCursorError(f"{shown!r} is not a cursor that an earlier page gave")

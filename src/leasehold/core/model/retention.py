@@ -23,19 +23,19 @@ DAY_SECONDS: Final = 24 * 3600.0
 BATCH_MAX: Final = 1000
 """Jobs per write, at most."""
 BATCH_MIN: Final = 10
-"""On a machine where even these take longer, going lower would only pay for more commits."""
+"""If even these take longer on a machine, going lower would only add commits."""
 BATCH_START: Final = 200
-"""How many the first write of a clean-up takes, when nothing has been measured yet."""
+"""How many jobs the first write of a clean-up takes, before anything has been measured."""
 LOCK_SECONDS: Final = 0.020
 """How long one write of a clean-up should hold the write lock."""
 LOCK_SHARE: Final = 0.05
 """The part of the time for which a clean-up may hold the write lock."""
 ABANDONED_SECONDS: Final = 60.0
-"""A clean-up that was silent for so long was given up, or its process died."""
+"""A clean-up that was silent for this long was abandoned, or its process died."""
 SLOW_SECONDS: Final = 60.0
 """A clean-up that takes longer is worth a warning."""
 CLEANUP_RECORDS_MAX: Final = 1000
-"""Kept in a store; the oldest go first."""
+"""Kept in a store; the oldest are dropped first."""
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,19 +48,21 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     completed_seconds: float | None = 7 * DAY_SECONDS
     cancelled_seconds: float | None = 1 * DAY_SECONDS
     dead_seconds: float | None = None
-    """Dead letters wait for a person, unless you say otherwise."""
+    """By default, dead letters wait for a person."""
     archive_seconds: float | None = 90 * DAY_SECONDS
     """Whole days, counted from the day on which a job was archived; 0 keeps no archive."""
     audit_seconds: float | None = 90 * DAY_SECONDS
     """Audit records; older ones go to the archive."""
     audit_archive_seconds: float | None = 365 * DAY_SECONDS
-    """How long they are kept there; 0 keeps none."""
+    """How long audit records stay in the archive; 0 keeps none."""
     history_events_max: int | None = 100_000
-    """History events of completed jobs, all together. Beyond, the oldest lose theirs as a whole."""
+    """History events of all completed jobs together. Beyond that, the oldest jobs lose theirs as a
+    whole.
+    """
     interval_seconds: float | None = 1 * DAY_SECONDS
-    """How often a worker cleans up by itself; None for never."""
+    """How often a worker cleans up automatically; None for never."""
     worth_cleaning: int = 100
-    """With fewer ended jobs than this in the store, it is not done by itself."""
+    """With fewer ended jobs than this in the store, no automatic clean-up runs."""
 
     if TYPE_CHECKING:
 
@@ -87,7 +89,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
         _check_count("worth_cleaning", self.worth_cleaning, optional=False)
 
     def seconds_by_status(self) -> dict[Status, float]:
-        """The limits there are."""
+        """The limits that are set."""
         limits = {
             Status.COMPLETED: self.completed_seconds,
             Status.CANCELLED: self.cancelled_seconds,
@@ -96,9 +98,9 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return {status: seconds for status, seconds in limits.items() if seconds is not None}
 
     def cutoffs(self, now: datetime, scope: Scope) -> dict[Status, datetime]:
-        """Up to which moment jobs of a status must have ended to be pruned now.
+        """By status, the time before which jobs must have ended to be pruned now.
 
-        A status that is missing is not pruned at all: dead letters, unless somebody said so.
+        A missing status is not pruned at all; by default, dead letters are missing.
         """
         found = {
             status: now - timedelta(seconds=seconds)
@@ -111,11 +113,11 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def audit_cutoff(self, now: datetime) -> datetime | None:
-        """Up to when audit records are due for the archive; None if they never are."""
+        """Audit records up to this time are due for the archive; None if none ever are."""
         return None if self.audit_seconds is None else now - timedelta(seconds=self.audit_seconds)
 
     def audit_archive_cutoff(self, now: datetime) -> datetime | None:
-        """Up to when archived audit records are dropped; None if they never are."""
+        """Archived audit records up to this time are dropped; None if none ever are."""
         if self.audit_seconds is None or self.audit_archive_seconds is None:
             return None
         # Ten years each at most: their sum is within the range of a datetime.
@@ -131,14 +133,14 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """The scope of one clean-up beyond the daily one."""
+    """The scope of a clean-up other than the daily one."""
 
     force: bool = False
-    """Now, whether it is due and worth it or not."""
+    """Clean up now, even if it is not due or not worth it."""
     emergency: bool = False
-    """Completed and cancelled jobs of any age; it never waits for its turn."""
+    """Prune completed and cancelled jobs of any age, without waiting for a turn."""
     dead: bool = False
-    """With `emergency`: dead letters too, which nothing else takes."""
+    """With `emergency`, also prune dead letters, which nothing else does."""
 
     def __post_init__(self) -> None:
         if self.dead and not self.emergency:
@@ -176,7 +178,7 @@ class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
     results_dropped: int = 0
     """Results whose own time to live was over; their jobs stay."""
     histories_dropped: int = 0
-    """Completed jobs that lost their history to its bound; the jobs stay."""
+    """Completed jobs that lost their history to the bound; the jobs stay."""
     archive_dropped: int = 0
     """Archived jobs whose day was over."""
     audit_archived: int = 0
@@ -194,11 +196,12 @@ class PruneReport(Cleaned, frozen=True, kw_only=True):
     """The report of one write of a clean-up, and whether there is more to do."""
 
     run: int | None = None
-    """The number of the clean-up; None if none was begun: it is not due, or not worth it."""
+    """The number of the clean-up; None if none was begun because it is not due or not worth it."""
     more: bool = False
     """Whether to call again, with this `run`."""
     next_due_at: datetime | None = None
-    """When the next daily one may begin, once this one is over or was not begun; None if never."""
+    """When the next daily clean-up may begin, if this one is over or was not begun; None if never.
+    """
     taken: int = 0
     """How much of the limit was used; its unit depends on the phase."""
     lock_seconds: float = 0.0
@@ -215,19 +218,19 @@ class CleanUp(Cleaned, frozen=True, kw_only=True):
     active_at: datetime
     """Its latest write."""
     ended_at: datetime | None = None
-    """None while it goes on, or if it was given up half-way: the next one does the rest."""
+    """None while it runs, or if it was abandoned half-way: the next one does the rest."""
     writes: int = 0
     lock_seconds: float = 0.0
-    """For how long it held the write lock, all in all."""
+    """How long it held the write lock in total."""
 
     @property
     def duration_seconds(self) -> float:
-        """From its begin to its latest write, pauses included."""
+        """From its start to its latest write, pauses included."""
         return (self.active_at - self.started_at).total_seconds()
 
     @property
     def is_slow(self) -> bool:
-        """Whether it took, or takes, longer than anybody expects of one."""
+        """Whether it took (or is taking) unusually long."""
         return self.duration_seconds > SLOW_SECONDS
 
     def __str__(self) -> str:
@@ -251,13 +254,13 @@ COUNTED: Final = (
     "audit_archived",
     "audit_dropped",
 )
-"""The counts that a report and a record share."""
+"""The counts shared by reports and records."""
 
 
 def due_at(policy: RetentionPolicy, last: CleanUp | None, now: datetime) -> datetime | None:
     """When the next daily clean-up may begin, given the latest record; None for never.
 
-    One at a time: while somebody cleans, the others wait until it is over, or was given up.
+    Clean-ups run one at a time: while one runs, others wait until it is over or abandoned.
     """
     if policy.interval_seconds is None:
         return None
@@ -269,7 +272,7 @@ def due_at(policy: RetentionPolicy, last: CleanUp | None, now: datetime) -> date
 
 
 def check_limit(limit: int) -> None:
-    """Refuse a write that would hold the lock for too long, or do nothing."""
+    """Refuse a limit with which a write would hold the lock for too long or do nothing."""
     if not 1 <= limit <= BATCH_MAX:
         raise InvalidRetentionError(
             f"one write of a clean-up takes from 1 to {BATCH_MAX} jobs, not {limit}: call again "
@@ -278,7 +281,7 @@ def check_limit(limit: int) -> None:
 
 
 def next_batch_size(size: int, taken: int, lock_seconds: float) -> int:
-    """How many rows the next write should take, after a write that took so many in so long.
+    """How many rows the next write should take, given the size and duration of the last one.
 
     >>> next_batch_size(200, 200, 0.040), next_batch_size(200, 200, 0.001)
     (100, 400)
@@ -292,7 +295,7 @@ def next_batch_size(size: int, taken: int, lock_seconds: float) -> int:
 
 
 def pause_seconds(lock_seconds: float, scope: Scope) -> float:
-    """How long the lock is left to others after it was held so long.
+    """How long to leave the lock to others after it was held for this long.
 
     >>> round(pause_seconds(0.020, DAILY), 3)
     0.38
@@ -301,7 +304,7 @@ def pause_seconds(lock_seconds: float, scope: Scope) -> float:
 
 
 def result_is_over(job: Job, now: datetime) -> bool:
-    """Whether a job's result has outlived its time."""
+    """Whether the time to live of a job's result is over."""
     if job.result_ttl_seconds is None or job.status is not Status.COMPLETED:
         return False
     assert job.completed_at is not None
@@ -309,7 +312,7 @@ def result_is_over(job: Job, now: datetime) -> bool:
 
 
 def without_old_result(job: Job, now: datetime) -> Job:
-    """The job as a caller may see it: a result past its time is gone, dropped yet or not."""
+    """The job as a caller may see it: without a result whose time to live is over."""
     if result_is_over(job, now):
         return msgspec.structs.replace(
             job, result_data=None, result_codec="json", result_expired=True
@@ -332,7 +335,7 @@ def day_number(day: date) -> int:
 
 
 def read_limit(policy: msgspec.Struct, name: str) -> None:
-    """Keep a limit in seconds, in whichever form it was given; refuse a value that is no time."""
+    """Convert a limit to seconds from any accepted form; refuse an invalid value."""
     given = getattr(policy, name)
     value = read_seconds(given)
     if value is None:

@@ -148,7 +148,7 @@ PERMANENT: Final[tuple[type[BaseException], ...]] = (
     SyntaxError,
     AssertionError,
 )
-"""Failures that trying again cannot mend: a bug or bad input, not bad luck."""
+"""Failures that a retry cannot fix: a bug or bad input, not bad luck."""
 
 RETRYABLE: Final[tuple[type[BaseException], ...]] = (
     RetryableError,
@@ -170,7 +170,7 @@ _CANNOT_BE_HELPED: Final = frozenset(
         "CommandNotStarted",
     }
 )
-"""Failures that Leasehold itself finds, and that another attempt would meet again."""
+"""Failures that Leasehold itself detects and another attempt would meet again."""
 
 
 def why_not_retried(error_type: str, attempts: int, allowance: int) -> str:
@@ -205,8 +205,8 @@ def is_retryable(
 ) -> bool:
     """Whether a failed attempt should be tried again.
 
-    The nearest class in the error's own family decides, so that a subclass can overrule its base;
-    what neither list names is retried.
+    The nearest class among the error's bases decides, so that a subclass can overrule its base. An
+    error that neither list names is retried.
 
     >>> is_retryable(ConnectionError()), is_retryable(KeyError("x")), is_retryable(RuntimeError())
     (True, False, True)

@@ -1,7 +1,7 @@
-"""Text that others wrote, made safe to show.
+"""Untrusted text, made safe to show.
 
 Job output, names and errors may hold anything: escape sequences that recolour, retitle or rewrite
-the terminal, characters that turn the direction of text, lines of a megabyte.
+the terminal, characters that reverse the direction of text, lines of a megabyte.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def safe(text: str, *, lines: bool = False, limit: int | None = LENGTH_MAX) -> s
 
 
 def is_unsafe(char: str) -> bool:
-    """Whether a terminal may do something else with a character than show it."""
+    """Whether a terminal may do anything with a character other than show it."""
     return unicodedata.category(char) in _UNSAFE_CATEGORIES
 
 

@@ -1,8 +1,8 @@
 """The schedule: a job that is submitted again and again, once per tick of its timing.
 
 `ScheduleDraft` is the request, `Schedule` a caller's view of it. The functions below decide about a
-schedule; a store keeps the decision in the same write in which it submits the jobs, so that every
-tick runs once however many processes look, and wherever one of them dies.
+schedule; a store saves the decision in the same write in which it submits the jobs, so that every
+tick runs once, however many processes look and wherever one of them dies.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ Misfire = Literal["skip", "run_once", "catch_up"]
 the latest `catch_up_max`.
 """
 Overlap = Literal["allow", "skip"]
-"""What becomes of a tick while the job of the one before has not ended."""
+"""What becomes of a tick while the previous tick's job has not ended."""
 
 SCHEDULE_NAME_LENGTH_MAX: Final = 200
-"""So that the name and a tick together still make a job id."""
+"""Short enough for a name and a tick together to form a job id."""
 CATCH_UP_MAX: Final = 1000
 DEFAULT_CATCH_UP_MAX: Final = 100
 DEFAULT_GRACE_SECONDS: Final = 300.0
 MISSED_COUNTED_MAX: Final = 100
-"""After a long time down there may be millions of missed ticks: so many are counted at a look."""
+"""After a long downtime there may be millions of missed ticks: one look counts at most this many.
+"""
 REFUSED_AGAIN_SECONDS: Final = 10.0
 """How long a schedule whose job was refused waits before it is tried again."""
 
@@ -56,16 +57,16 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     timing: Timing
     job: Draft
-    """What each tick submits, under an id of its own."""
+    """The job that each tick submits, under an id of its own."""
     misfire: Misfire = "run_once"
     catch_up_max: int = DEFAULT_CATCH_UP_MAX
     grace_seconds: float = DEFAULT_GRACE_SECONDS
     """How late a tick may be before the policy `skip` passes over it."""
     overlap: Overlap = "allow"
     declared_in: str | None = None
-    """The module that declares it whenever it is imported; None if somebody set it by a call."""
+    """The module that declares it on import; None if it was set by a call."""
     orphaned: bool = False
-    """Whether that module was seen not to declare it any more."""
+    """Whether that module was found to declare it no longer."""
 
     def __post_init__(self) -> None:
         for name in ("catch_up_max", "grace_seconds"):
@@ -77,7 +78,7 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise InvalidScheduleError (or the error of the job's own check) for a bad draft.
 
-        Names and numbers are looked at here; a timing was when it was made.
+        This checks names and numbers; a timing was checked when it was made.
         """
         _check_name(self.name)
         for what, value, choices in (
@@ -118,7 +119,7 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, job=job)
 
     def job_at(self, tick: datetime) -> Draft:
-        """The job of one tick. Its id says which, so that there can be no second one."""
+        """The job of one tick. Its id names the tick, so there can be no second one."""
         text = tick.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
         metadata = {**(self.job.metadata or {}), "schedule": self.name, "tick": text}
         return msgspec.structs.replace(self.job, id=f"{self.name}@{text}", metadata=metadata)
@@ -139,7 +140,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     next_at: datetime | None
     """The next tick that was not fired yet; None when no more come, or while it is paused."""
     due_at: datetime | None
-    """When it is looked at next: at the next tick, or later if its job was refused."""
+    """When to look at it next: at the next tick, or later if its job was refused."""
     paused: bool = False
     last_at: datetime | None = None
     """The latest tick whose job was submitted."""
@@ -147,10 +148,11 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     fired: int = 0
     """How many jobs its ticks have submitted."""
     missed: int = 0
-    """How many ticks made no job: nobody was there in time, or the job before had not ended. Of one
-    look at it, at most MISSED_COUNTED_MAX are counted."""
+    """How many ticks submitted no job, because no worker fired them in time or the previous job had
+    not ended. One look counts at most MISSED_COUNTED_MAX.
+    """
     missed_at: datetime | None = None
-    """The latest of them."""
+    """The latest missed tick."""
     error: str | None = None
     """Why its latest tick could not be fired yet."""
 
@@ -181,17 +183,17 @@ class Fired(msgspec.Struct, frozen=True):
     jobs: int = 0
     """How many jobs it submitted."""
     next_tick_at: datetime | None = None
-    """When to look again; None while there is no schedule that ticks."""
+    """When to look again; None while no schedule ticks."""
 
 
 # -- what becomes of a schedule ----------------------------------------------------------------
 
 
 def declared(known: Schedule | None, draft: ScheduleDraft, now: datetime) -> Schedule:
-    """A new schedule, or a known one that is declared again.
+    """A new schedule, or a known one declared again.
 
-    Ticks that are due stay due unless the timing is another one: a program that was down, and
-    declares its schedules when it starts, must not make its own missed ticks forgotten.
+    Due ticks stay due unless the timing changes: a program that was down and declares its schedules
+    on start must not lose the ticks it has missed.
     """
     if known is not None and known.draft == draft:
         return known
@@ -206,14 +208,14 @@ def declared(known: Schedule | None, draft: ScheduleDraft, now: datetime) -> Sch
 
 
 def paused(schedule: Schedule, now: datetime) -> Schedule:
-    """The schedule at rest: nothing is due."""
+    """The schedule while paused: nothing is due."""
     return msgspec.structs.replace(
         schedule, paused=True, next_at=None, due_at=None, error=None, updated_at=now
     )
 
 
 def resumed(schedule: Schedule, now: datetime) -> Schedule:
-    """Going on with the next tick: ticks that passed meanwhile were not wanted."""
+    """The schedule resumed at the next tick: ticks that passed meanwhile were not wanted."""
     if not schedule.paused:
         return schedule
     following = schedule.timing.next_after(now)
@@ -228,7 +230,7 @@ class Firing(NamedTuple):
     schedule: Schedule
     ticks: Sequence[datetime]
     following: datetime | None
-    """The tick after those; it may be due as well, and is left to the next write."""
+    """The tick after them; if it is due as well, the next write runs it."""
 
     @property
     def jobs(self) -> list[Draft]:
@@ -254,9 +256,9 @@ class Firing(NamedTuple):
 def fire(
     schedule: Schedule, now: datetime, *, has_ended: Callable[[str], bool], jobs_max: int
 ) -> Firing | Schedule:
-    """Decide which ticks of a due schedule are run now, at most so many.
+    """Decide which ticks of a due schedule are run now, at most `jobs_max`.
 
-    A schedule whose ticks cannot be reckoned is answered as it is then: tried again later.
+    A schedule whose ticks cannot be computed is returned as refused, to be tried again later.
     """
     try:
         ticks = ticks_to_run(schedule, now, has_ended)
@@ -288,9 +290,9 @@ def ticks_to_run(
 
 
 def _without(schedule: Schedule, run: tuple[datetime, ...], now: datetime) -> Schedule:
-    """The schedule with the due ticks counted as missed that are not among those to be run.
+    """The schedule with the due ticks that are not run counted as missed.
 
-    Those that are run are the latest, without a gap.
+    The ticks to run are the latest ones, without a gap.
     """
     due = schedule.next_at
     if due is None or due > now or (run and run[0] == due):
@@ -303,13 +305,13 @@ def _without(schedule: Schedule, run: tuple[datetime, ...], now: datetime) -> Sc
 
 
 def refused(schedule: Schedule, now: datetime, error: Exception) -> Schedule:
-    """The schedule after a tick could not be fired: still due, but not at once again."""
+    """The schedule after a tick could not be fired: still due, but not retried at once."""
     again = now + timedelta(seconds=REFUSED_AGAIN_SECONDS)
     return msgspec.structs.replace(schedule, due_at=again, error=f"{type(error).__name__}: {error}")
 
 
 def not_found(name: str, known: Iterable[str] = ()) -> ScheduleNotFoundError:
-    """The error for a name that no schedule has; of the known ones it names one that is near."""
+    """The error for an unknown schedule; it names a known one with a similar name."""
     meant = did_you_mean(name, known) or ": it never existed, or was removed"
     return ScheduleNotFoundError(f"there is no schedule {name!r}{meant}")
 

@@ -1,4 +1,4 @@
-"""A seal: why a store accepts no writes. It was moved to another one, or is being filled."""
+"""A seal: why a store accepts no writes. It was moved to another store, or is being filled."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
     move: str
     """The id of the move, the same in both stores."""
     other: str
-    """Where the other store is, as it may be shown: without a password."""
+    """The other store's URL, without a password."""
     is_target: bool
     run: str = ""
-    """The id of the run that copies: a run that goes on with a move gives it another, and every
-    write of a run that was overtaken is refused by that."""
+    """The id of the run that copies. A run that continues a move sets a new id, so that every write
+    of the run before it is refused.
+    """
     is_complete: bool = False
-    """Of a source, whether all of it was found in the target, which takes its place."""
+    """For a source: whether all of it was found in the target, which replaces it."""
     table: str | None = None
-    """Of a target, the table that is being filled."""
+    """For a target: the table that is being filled."""
     after: Key | None = None
-    """The key of the last row that it was given in that table."""
+    """The key of the last row copied into that table."""
 
     def refusal(self, shown: str) -> StoreMovedError:
         """The message to a process that writes to the store."""
@@ -53,7 +54,7 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def text(self) -> str:
-        """As it is stored."""
+        """The seal in its stored form."""
         return msgspec.json.encode(self).decode()
 
 
@@ -61,18 +62,18 @@ _decode: Final = msgspec.json.Decoder(Seal).decode
 
 
 def seal_of(text: str | None) -> Seal | None:
-    """The seal that was stored, if there is one."""
+    """The stored seal, if there is one."""
     return None if text is None else _decode(text)
 
 
 def refusal_of(text: str | None, shown: str) -> str | None:
-    """Why a store accepts no writes, for its `describe`; None where it does."""
+    """Why a store accepts no writes, for its `describe`; None if it accepts them."""
     seal = seal_of(text)
     return None if seal is None else str(seal.refusal(shown))
 
 
 def check_unchanged(borne: Seal | None, found: Seal | None, shown: str) -> None:
-    """Raise StoreMovedError in place of a step of a move, where the seal is not the one found."""
+    """Raise StoreMovedError, before a step of a move, unless the seal is the expected one."""
     if borne == found:
         return
     if borne is None:
@@ -87,7 +88,7 @@ def check_unchanged(borne: Seal | None, found: Seal | None, shown: str) -> None:
 
 
 def check_unsealed(text: str | None, shown: str) -> None:
-    """Raise StoreMovedError in place of a write, where there is a seal."""
+    """Raise StoreMovedError, before a write, if there is a seal."""
     seal = seal_of(text)
     if seal is not None:
         raise seal.refusal(shown)

@@ -1,4 +1,4 @@
-"""Filters: one way to say "these jobs", the same for search, cancel, replay, purge and export."""
+"""Filters: one way to select jobs, the same for search, cancel, replay, purge and export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leasehold.core.model.text import mentions
 from leasehold.errors import InvalidFilterError
 
 SEARCH_TEXT_LENGTH_MAX: Final = 4096
-"""Longer ones take seconds to look for, in every payload, and nobody means them."""
+"""Searching every payload for a longer text would take seconds, and nobody needs it."""
 
 
 def _whole(name: str, value: int | None) -> None:
@@ -60,18 +60,18 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     finished_from: datetime | None = None
     """Completed, cancelled or dead at this time or later."""
     finished_before: datetime | None = None
-    """Exclusive. Jobs that have not ended fit neither."""
+    """Exclusive. Jobs that have not ended match neither."""
     metadata: dict[str, MetadataValue] | None = None
-    """Every key given must be there with an equal value."""
+    """Every given key must be present with an equal value."""
     idempotency_key: str | None = None
     parent_id: str | None = None
     has_parent: Literal[True] | None = None
     """Only jobs that belong to a workflow, or to another job."""
     limit_key: str | None = None
     error_text: str | None = None
-    """Part of the latest error's type or message, in any case."""
+    """Part of the latest error's type or message, ignoring case."""
     text: str | None = None
-    """Part of the payload (as JSON text) or of the latest error, in any case."""
+    """Part of the payload (as JSON text) or of the latest error, ignoring case."""
 
     def __post_init__(self) -> None:
         try:
@@ -96,7 +96,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         return (first is None or at >= first) and (last is None or at < last)
 
     def matches(self, job: Job) -> bool:
-        """Whether a job fits. SQL stores say the same in SQL; a test compares the two."""
+        """Whether a job matches. SQL stores do the same in SQL; a test compares the two."""
         error = f"{job.error.type}: {job.error.message}" if job.error else ""
         metadata = job.metadata or {}
         return (
@@ -127,11 +127,11 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 HeavyField = Literal["payload", "result", "metadata"]
-"""The fields that a search may leave out of the jobs it finds."""
+"""The fields that a search may leave out of its results."""
 
 
 def check_left_out(without: Collection[str]) -> None:
-    """Refuse to leave out what every job is told with."""
+    """Refuse to leave out fields that every result has."""
     unknown = set(without) - set(get_args(HeavyField))
     if unknown:
         names = listed(get_args(HeavyField))
@@ -151,11 +151,11 @@ def lightened(job: Job, without: Collection[HeavyField]) -> Job:
 
 
 COUNTED_MAX: Final = 10_000
-"""So many jobs are counted one by one at most."""
+"""The most jobs that are counted one by one."""
 
 
 class Count(msgspec.Struct, frozen=True):
-    """How many jobs fit a filter.
+    """How many jobs match a filter.
 
     >>> print(Count(1234)), print(Count(10_000, is_exact=False))
     1,234
@@ -165,14 +165,14 @@ class Count(msgspec.Struct, frozen=True):
 
     jobs: int
     is_exact: bool = True
-    """Whether the number is exact; else there are at least so many, and the count stopped there."""
+    """Whether the number is exact; otherwise the count stopped there, and there may be more."""
 
     def __str__(self) -> str:
         return f"{self.jobs:,}" if self.is_exact else f"at least {self.jobs:,}"
 
 
 def must_be_read(where: JobFilter) -> bool:
-    """Whether nothing but a look at each job tells whether it fits: no index leads to those."""
+    """Whether each job has to be read to decide if it matches: no index helps."""
     given = msgspec.structs.asdict(where)
     led_to = {"ids", "queues", "statuses", "tasks", "parent_id", "has_parent"}
     if where.ids is not None or where.parent_id is not None:
@@ -202,13 +202,13 @@ def looked_through(where: JobFilter, read_max: int | None) -> int | None:
 
 
 def check_read(read_max: int | None) -> None:
-    """Refuse to read no jobs at all."""
+    """Refuse a bound of less than one job to read."""
     if read_max is not None and read_max < 1:
         raise InvalidFilterError(f"a search reads one job or more, not {read_max}")
 
 
 def check_count(counted_max: int) -> None:
-    """Refuse to count up to no number, or without a bound."""
+    """Refuse an invalid bound of a count."""
     if not 1 <= counted_max <= COUNTED_MAX:
         raise InvalidFilterError(
             f"jobs are counted up to a number from 1 to {COUNTED_MAX:,}, not {counted_max}"
@@ -216,16 +216,16 @@ def check_count(counted_max: int) -> None:
 
 
 def counted_up_to(found: int, counted_max: int, *, read_all: bool = True) -> Count:
-    """The answer, where a store stopped one beyond the bound, or did not read all jobs."""
+    """The answer of a store that stopped one beyond the bound, or did not read all jobs."""
     return Count(min(found, counted_max), is_exact=read_all and found <= counted_max)
 
 
 def by_counters(
     where: JobFilter, counts: Callable[[str | None], Mapping[Status, int]]
 ) -> Count | None:
-    """How many jobs fit, if the counters of queues know it: the filter asks for nothing else.
+    """How many jobs match, if the filter uses only what the counters of queues hold.
 
-    `counts` tells how many jobs of a queue, or of all, stand in each status.
+    `counts` returns how many jobs of a queue, or of all, have each status.
     """
     known = by_status_counters(where, counts)
     return None if known is None else Count(sum(known.values()))
@@ -234,7 +234,7 @@ def by_counters(
 def by_status_counters(
     where: JobFilter, counts: Callable[[str | None], Mapping[Status, int]]
 ) -> dict[Status, int] | None:
-    """The same, status by status."""
+    """How many jobs match by status, if the counters of queues hold it."""
     if where != JobFilter(queues=where.queues, statuses=where.statuses):
         return None
     queues = (None,) if where.queues is None else dict.fromkeys(where.queues)
@@ -244,9 +244,9 @@ def by_status_counters(
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One page of a search, newest first, and where the next one starts (None at the end)."""
+    """One page of a search, newest first, and the cursor of the next (None at the end)."""
 
     jobs: list[Job]
     next_cursor: str | None = None
     total: Count | None = None
-    """How many jobs fit on all pages together, if that was asked for."""
+    """How many jobs match on all pages together, if requested."""

@@ -1,4 +1,4 @@
-"""Settings kept in the store: one definition per key, and what each of them fills in.
+"""Settings kept in the store: one definition per key, and the defaults that each supplies.
 
 The most specific value wins: the job's (or its task's), then its queue's, then the value that the
 process was given in code, then the stored setting, then the built-in default.
@@ -34,7 +34,7 @@ from leasehold.errors import InvalidSettingError
 
 SettingValue = int | float | None
 SettingValues = Mapping[str, SettingValue]
-"""Values by name, of those settings that somebody has set."""
+"""Values by name of the settings that are set."""
 
 _UNITS: Final = {"m": 60, "h": 3600, "d": 24 * 3600}
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -45,7 +45,7 @@ class SettingKind(StrEnum):
 
     SECONDS = "seconds"
     COUNT = "count"
-    """A whole number."""
+    """An integer."""
     NUMBER = "number"
 
 
@@ -61,11 +61,11 @@ class SettingDefinition(msgspec.Struct, frozen=True, kw_only=True):
     none_means: str | None = None
     """What None stands for; None where it is not allowed."""
     acts: str
-    """Where and when it acts."""
+    """Where and when it takes effect."""
     help: str
 
     def check(self, value: object) -> SettingValue:
-        """The value as it is kept; raises InvalidSettingError for an invalid one."""
+        """The value as it is stored; raises InvalidSettingError for an invalid one."""
         if value is None:
             if self.none_means is None:
                 raise self._refused(value)
@@ -99,7 +99,7 @@ class SettingDefinition(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return self.check(value)
         except InvalidSettingError:
-            # In the words of the person who set it, not in their converted form.
+            # Quote the text as the person wrote it, not its converted form.
             raise self._refused(text) from None
 
     def show(self, value: SettingValue) -> str:
@@ -212,7 +212,7 @@ DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
 
 
 def setting_definition(name: str) -> SettingDefinition:
-    """A key's definition; raises InvalidSettingError, with the nearest name, if there is none."""
+    """A key's definition; raises InvalidSettingError, with a similar name, for an unknown key."""
     found = DEFINITIONS.get(name)
     if found is not None:
         return found
@@ -221,7 +221,7 @@ def setting_definition(name: str) -> SettingDefinition:
 
 
 def check_setting(name: str, value: object) -> SettingValue:
-    """The value as it is kept; raises InvalidSettingError for a bad one, or an unknown name."""
+    """The value as it is stored; raises InvalidSettingError for an invalid value or name."""
     return setting_definition(name).check(value)
 
 
@@ -234,27 +234,28 @@ class StoredSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The stored settings at one moment."""
 
     values: dict[str, SettingValue] = {}
-    """Only settings that were set."""
+    """Only the settings that are set."""
     generation: int = 0
-    """Grows with every change, and only with changes: who knows it need not look again."""
+    """Grows with every change, and only then, so a reader that knows it need not read again."""
     defaults: dict[str, SettingValue] = {}
-    """Where this store's own defaults are not the built-in ones."""
+    """Defaults of this store that differ from the built-in ones."""
     stops: dict[str, str] = {}
-    """Workers that were asked to stop, by id: the text of the pin, which says which of that id."""
+    """Workers asked to stop, by id: the text of the pin, which tells registrations of one id apart.
+    """
 
 
 # -- defaults that settings fill in ------------------------------------------------------------
 
 
 class DraftDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """What jobs get that name none, and whose queue names none."""
+    """Values for jobs that have none of their own or of their queue."""
 
     max_retries: int | None = None
     retry: RetryPolicy | None = None
     timeout_seconds: float | None = None
 
     def applied_to(self, draft: Draft) -> Draft:
-        """The draft with these defaults where it names none."""
+        """The draft with these defaults filled in."""
         defaults = {
             name: value
             for name in self.__struct_fields__
@@ -281,7 +282,7 @@ RETENTION_NAMES: Final = frozenset(_RETENTION_FIELDS)
 
 
 def draft_defaults(values: SettingValues) -> DraftDefaults | None:
-    """The defaults that a submit has to fill in; None, the usual case, if there are none."""
+    """The defaults that a submit has to fill in; None (the usual case) if there are none."""
     backoff = _renamed(values, _BACKOFF_FIELDS)
     defaults = DraftDefaults(
         max_retries=_count(values.get("max_retries")),
@@ -292,12 +293,12 @@ def draft_defaults(values: SettingValues) -> DraftDefaults | None:
 
 
 def default_lease_seconds(values: SettingValues) -> float:
-    """How long a lease is that neither the job nor the worker says anything about."""
+    """The length of a lease for which neither the job nor the worker gives one."""
     return values.get("lease_seconds") or DEFAULT_LEASE_SECONDS
 
 
 def beat_seconds(values: SettingValues) -> float:
-    """How often a worker sends a heartbeat that was told nothing else."""
+    """How often a worker sends a heartbeat by default."""
     return values.get("heartbeat_interval") or HEARTBEAT_SECONDS
 
 
@@ -312,13 +313,13 @@ def attempt_records_max(values: SettingValues) -> int:
 
 
 def retention_by(values: SettingValues, default: RetentionPolicy) -> RetentionPolicy:
-    """A store's policy as the settings change it."""
+    """A store's policy with the settings applied."""
     changes = _renamed(values, _RETENTION_FIELDS)
     return msgspec.structs.replace(default, **changes) if changes else default
 
 
 def retention_values(policy: RetentionPolicy) -> dict[str, SettingValue]:
-    """A policy in the words of the settings."""
+    """A policy as values of settings."""
     return {name: getattr(policy, field) for name, field in _RETENTION_FIELDS.items()}
 
 

@@ -1,8 +1,8 @@
-"""Spans: what happened in a queue during a minute, a day or any stretch of time, as stores keep it.
+"""Spans: what happened in a queue during a minute, a day or any period, as stores keep it.
 
-A store counts for ever and looks at its counts once a minute: the difference of two looks is what
-happened in between. Spans of one queue are added up along time, those of several queues side by
-side. Minutes in which nothing happened are not kept; `filled` puts them back.
+A store keeps lifetime counts and reads them once a minute: the difference of two readings is what
+happened in between. Spans of one queue are added along time, spans of several queues side by side.
+Minutes in which nothing happened are not kept; `filled` puts them back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DAY_MICROS: Final = 24 * 60 * MINUTE_MICROS
 MINUTES_KEPT: Final = 48 * 60
 DAYS_KEPT: Final = 400
 WORKERS_KEPT: Final = 500
-"""For how many workers counts are kept: for those that worked last.
+"""How many workers have counts kept: those that worked last.
 
 A worker that leases from several queues counts once for each of them.
 """
@@ -43,7 +43,7 @@ COUNTED: Final = (
     "rate_limited",
     "cleaned",
 )
-"""The counts kept for ever, and thereby for each minute."""
+"""The lifetime counts, from which those of each minute follow."""
 
 BANDS: Final = ("low", "medium", "high", "critical")
 """Bands of priority, each from the priority of that name up to the next one's; low from 0."""
@@ -55,7 +55,7 @@ counts_of: Final = attrgetter(*SUMMED)
 
 
 class Measure(IntEnum):
-    """The measurements of each attempt. The numbers are written down."""
+    """The measurements of each attempt. The numbers are stored."""
 
     WAIT_LOW = 0
     """How long jobs of a band waited for their lease."""
@@ -63,11 +63,11 @@ class Measure(IntEnum):
     WAIT_HIGH = 2
     WAIT_CRITICAL = 3
     RUN = 4
-    """How long attempts ran that completed or failed."""
+    """How long completed and failed attempts ran."""
     NO_RUN = 5
-    """How long the other leases were held: those handed back, cancelled or lost."""
+    """How long the other leases were held: handed back, cancelled or lost."""
     RETRY = 6
-    """Not a duration: which attempt it was that failed and is followed by another one."""
+    """Not a duration: the number of an attempt that failed and is followed by another one."""
 
 
 WAIT_IN: Final = {band: Measure(number) for number, band in enumerate(BANDS)}
@@ -76,7 +76,7 @@ RETRY_ATTEMPT_MAX: Final = 20
 
 
 def band_of(priority: int) -> str:
-    """The band that a priority belongs to.
+    """The band of a priority.
 
     >>> [band_of(priority) for priority in (0, 49, 50, 75, 99, 100)]
     ['low', 'low', 'medium', 'high', 'high', 'critical']
@@ -96,27 +96,29 @@ class Span(Totals, frozen=True, gc=False):
     submitted_high: int = 0
     submitted_critical: int = 0
     pending_before: int = 0
-    """Pending jobs when it began, and when it ended."""
+    """Pending jobs at its beginning, and at its end."""
     pending: int = 0
     deepest: int = 0
-    """The most pending jobs at the begin or end of a minute; of several queues the deepest's."""
+    """The most pending jobs at the beginning or end of a minute; for several queues, the deepest
+    one's.
+    """
     oldest_micros: int = 0
-    """For how long the job had been available, at the end of a minute, that had waited longest."""
+    """The longest wait of an available job at the end of a minute."""
     measures: dict[int, Measurements] = msgspec.field(default_factory=dict)
-    """By `Measure`, those of which there is anything."""
+    """The measurements that are not empty, by `Measure`."""
 
     @classmethod
     def idle(cls, pending: int) -> Span:
-        """A time in which nothing happened."""
+        """A span in which nothing happened."""
         return cls(pending_before=pending, pending=pending, deepest=pending)
 
     @property
     def happened(self) -> bool:
-        """Whether it is worth keeping."""
+        """Whether anything happened, so that the span is worth keeping."""
         return self.pending != self.pending_before or bool(self.measures) or any(counts_of(self))
 
     def measured(self, *measures: Measure) -> Measurements:
-        """All durations of these kinds together."""
+        """All measurements of these kinds, merged."""
         found = [self.measures[each] for each in measures if each in self.measures]
         return found[0] if len(found) == 1 else sum_of(found)
 
@@ -135,35 +137,35 @@ class Span(Totals, frozen=True, gc=False):
 
     @property
     def retries(self) -> Histogram:
-        """By attempt, how often it failed and was followed by another one."""
+        """By number of attempt, how often it failed and was followed by another one."""
         return self.measured(Measure.RETRY).buckets
 
     def with_measures(self, measures: Collection[int]) -> Span:
-        """The same, of its measures only these."""
+        """The same span with only these measures."""
         found = {each: self.measures[each] for each in measures if each in self.measures}
         return msgspec.structs.replace(self, measures=found)
 
     def with_measures_of(self, other: Span) -> Span:
-        """The same counts, with what both have measured."""
+        """The same counts with the measurements of both spans."""
         return msgspec.structs.replace(self, measures=_measures_of((other, self)))
 
     def then(self, later: Span) -> Span:
-        """This and what happened next in the same queue, as one."""
+        """This span merged with the next one of the same queue."""
         return one_after_another((self, later))
 
     def beside(self, other: Span) -> Span:
-        """This and what happened at the same time in another queue, as one."""
+        """This span merged with one of another queue at the same time."""
         return together((self, other))
 
 
 span_of_counts: Final[Callable[..., Span]] = Span
-"""A span with its counts by position, in the order of SUMMED: thousands are made at once."""
+"""A span from counts by position, in the order of SUMMED, since thousands are made at once."""
 
 
 def growth(before: Span, totals: Span) -> Span:
-    """What happened between two looks at totals; the later ones have the measures of it.
+    """What happened between two readings of totals; the later ones have its measurements.
 
-    Totals never shrink: a total that is lower than before was damaged, and has been begun anew.
+    Totals never shrink: a total lower than before was damaged and has been restarted.
     """
     counts = zip(counts_of(totals), counts_of(before), strict=True)
     return span_of_counts(
@@ -176,7 +178,7 @@ def growth(before: Span, totals: Span) -> Span:
 
 
 def first_minute(now: int, window_seconds: float) -> int:
-    """The number of the minute in which a window begins that ends now."""
+    """The number of the first minute of a window that ends now."""
     return (now - round(window_seconds * 1e6)) // MINUTE_MICROS
 
 
@@ -188,13 +190,13 @@ class QueueSpans(NamedTuple):
     spans: Mapping[int, Span]
     pending: int
     deepest: int | None = None
-    """How deep the deepest is, if these are several."""
+    """The depth of the deepest queue, if there are several."""
 
 
 def filled(each: QueueSpans, first: int, last: int) -> list[Span]:
     """One span for each number from `first` to `last`, which is now; idle where nothing happened.
 
-    Filled from the end, where the depth is known; each span knows the depth before it.
+    Spans are filled from the end, where the depth is known; each span has the depth before it.
     """
     pending = each.pending
     spans = []
@@ -230,7 +232,7 @@ def side_by_side(queues: Iterable[QueueSpans], first: int, last: int) -> list[Sp
 
 
 def together(spans: Sequence[Span]) -> Span:
-    """What happened at the same time in several queues, as one."""
+    """Spans of several queues at the same time, merged."""
     if len(spans) == 1:
         return spans[0]
     return _added_up(
@@ -248,7 +250,7 @@ def as_one(totals: Iterable[Span]) -> Span:
 
 
 def one_after_another(spans: Sequence[Span]) -> Span:
-    """What happened in one queue during several times, the earliest first, as one."""
+    """Consecutive spans of one queue, earliest first, merged."""
     if len(spans) == 1:
         return spans[0]
     return _added_up(spans, pending_before=spans[0].pending_before, pending=spans[-1].pending)
@@ -284,7 +286,7 @@ def _add_depth(depth: list[int], deepest: list[int], places: range, pending: int
 
 
 def all_in_all(queues: Iterable[QueueSpans], first: int) -> Span:
-    """One span for everything from `first` on, of all these queues together."""
+    """One span for everything since `first`, of all these queues together."""
     return together([_all_of(each, first) for each in queues])
 
 

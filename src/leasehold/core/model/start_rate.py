@@ -1,9 +1,8 @@
-"""Start rates: how fast jobs begin, for services that take only so many calls per second.
+"""Start rates: how fast jobs start, for services that accept a limited number of calls per second.
 
 `starts_per_second` is a rule of a queue, `key_starts_per_second` one for each `limit_key` in it. A
-lease is a start: from the moment it is granted its holder may run the job. So the starts are
-counted in the write that leases, by the store's clock, and a holder that is killed has used up
-those it had.
+lease is a start: from the moment it is granted its holder may run the job. So starts are counted in
+the write that leases, by the store's clock, and a killed holder has used up the starts it had.
 
 **The rule.** Starts are spaced evenly: two of them are never closer than 1/N of a second. Above
 forty per second that would mean a write for each job, so they come in small bursts of at most a
@@ -12,9 +11,9 @@ wherever that second begins. A bucket with a burst of b that fills at N per seco
 start in the worst second; this one fills at N - b + 1 per second. So up to forty per second the
 full rate can be sustained, and above that at least 95 % of it.
 
-Why not N at once and then a pause? It obeys the same limit, but a service that counts calls as they
-arrive sees two such bursts run into each other when the network is slow for one of them; and a
-thousand schedules that fall due together are to be spread, not to be sent off in volleys.
+Why not N at once and then a pause? That obeys the same limit, but a service that counts calls as
+they arrive sees two such bursts run into each other when the network is slow for one of them; and a
+thousand schedules that fall due together should be spread, not sent in volleys.
 
 Clauses of the store contract:
 
@@ -26,13 +25,13 @@ Clauses of the store contract:
          up nothing, and no key waits for another one.
 - STA-3  Every lease uses up a start, however it ends: a retry is another start, and a job that is
          handed back or taken back from a lost holder has used up its start.
-- STA-4  While jobs wait that nothing else keeps from running, the best of them is leased as soon as
-         these rules allow it. An answer with fewer leases than were asked for says in `next_due_at`
-         when the next may start.
+- STA-4  If only these rules keep jobs from running, the best of them is leased as soon as they
+         allow it. An answer with fewer leases than requested says in `next_due_at` when the next
+         may start.
 - STA-5  Beyond the `free_slots` of a request no job with a start rate is leased, and none that is
          served after it: it would not start when it is leased.
-- STA-6  A change of a rate counts for the next lease; None takes it away. No job waits longer than
-         the new rate asks for; in the second of the change, starts by the old rate may come on top.
+- STA-6  A change of a rate applies from the next lease; None removes it. No job waits longer than
+         the new rate requires; in the second of the change, starts at the old rate may come on top.
 - STA-7  `queue_info` and `key_info` say when the next job may start, if not at once.
 """
 
@@ -77,15 +76,15 @@ class StartRate(msgspec.Struct, frozen=True):
 
     @property
     def interval_nanos(self) -> int:
-        """The time that one start uses up; rounded up, so that the rate is never exceeded."""
+        """The time that one start takes up; rounded up, so that the rate is never exceeded."""
         return math.ceil(NANOS / (self.per_second + (1 - self.burst)))
 
     def free(self, full_at: int, *, now: int) -> int:
-        """How many jobs may start now, which is in microseconds."""
+        """How many jobs may start at `now`, in microseconds."""
         return self.burst + -self._ahead(full_at, now) // self.interval_nanos
 
     def take(self, full_at: int, *, jobs: int, now: int) -> int:
-        """When the bucket is full again after so many starts more."""
+        """When the bucket is full again after this many more starts."""
         return now * 1000 + self._ahead(full_at, now) + jobs * self.interval_nanos
 
     def next_at(self, full_at: int, *, now: int) -> int | None:
@@ -94,10 +93,11 @@ class StartRate(msgspec.Struct, frozen=True):
         return now - -wait // 1000 if wait > 0 else None
 
     def _ahead(self, full_at: int, now: int) -> int:
-        """For how long the bucket is not full.
+        """How long until the bucket is full.
 
-        If that is longer than an empty one takes, another rate was in force when it was written, or
-        the store's clock was set back since: then it counts as full, or jobs might wait for years.
+        If that is longer than an empty bucket takes, it was written under another rate, or the
+        store's clock was set back since: then it counts as full, as jobs might otherwise wait for
+        years.
         """
         ahead = max(0, full_at - now * 1000)
         return ahead if ahead <= self.burst * self.interval_nanos else 0

@@ -23,7 +23,7 @@ from leasehold.errors import InvalidTransitionError
 
 
 class Status(StrEnum):
-    """Where a job stands."""
+    """The status of a job."""
 
     SCHEDULED = "scheduled"
     BLOCKED = "blocked"
@@ -43,24 +43,24 @@ class Status(StrEnum):
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"there is no status {value!r}: {meant}the statuses are {listed(known)}")
 
-    # Enum's own is a function in Python, and statuses are looked up several times per job.
+    # Enum's own hash is a Python function, and statuses are looked up several times per job.
     __hash__ = str.__hash__
 
     @property
     def is_done(self) -> bool:
-        """Nothing more is expected of the job: it is completed or cancelled."""
+        """Whether nothing more is expected of the job: it is completed or cancelled."""
         return self in DONE
 
     @property
     def is_terminal(self) -> bool:
-        """The job will not run again unless a person says so."""
+        """Whether the job has ended: it will not run again unless a person replays it."""
         return self in TERMINAL
 
 
 DONE: Final = frozenset({Status.COMPLETED, Status.CANCELLED})
 TERMINAL: Final = DONE | {Status.DEAD}
 WAITING: Final = frozenset({Status.SCHEDULED, Status.BLOCKED, Status.PENDING, Status.FAILED})
-"""Not ended and not held by a lease."""
+"""Statuses of jobs that have not ended and are not leased."""
 
 
 class Event(StrEnum):
@@ -135,7 +135,7 @@ def allowed(event: Event, before: Status | None) -> frozenset[Status]:
 
 
 def _in_vain(event: Event) -> str:
-    """What an event says that leads to the very status that the job has."""
+    """The message for an event that leads to the status that the job already has."""
     if event is Event.REPLAYED:
         return ": there is nothing to replay"
     return "" if event is Event.CANCELLED else f": it cannot be {event}"

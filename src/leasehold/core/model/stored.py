@@ -1,6 +1,6 @@
-"""Where stored documents become values: each is valid, or it cannot be read.
+"""Stored documents as values: each is either valid or cannot be read.
 
-A document may be one of a newer version, or damaged.
+A document may come from a newer version, or be damaged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from leasehold.core.model.retry import RetryPolicy
 from leasehold.env import from_micros, to_micros
 
 UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError)
-"""What making values of a row may raise if the row is not as it should be."""
+"""The errors that reading a bad row may raise."""
 MOMENT_MAX: Final = 253_402_300_799_999_999
 """The last microsecond of the year 9999, the last that Python knows."""
 
@@ -40,7 +40,7 @@ def _about_policy(text: str) -> str | None:
 
 
 def metadata_of(text: str) -> dict[str, Any]:
-    """Stored metadata; raises ValueError if it is no JSON object."""
+    """Stored metadata; raises ValueError if it is not a JSON object."""
     try:
         return _metadata.decode(text)
     except msgspec.MsgspecError as error:
@@ -48,24 +48,24 @@ def metadata_of(text: str) -> dict[str, Any]:
 
 
 def moment(micros: int | None) -> datetime | None:
-    """A stored moment, where there is one."""
+    """A stored time, if there is one."""
     return None if micros is None else from_micros(micros)
 
 
 def micros(moment: datetime | None) -> int | None:
-    """A moment as it is stored, where there is one."""
+    """A time in its stored form, if there is one."""
     return None if moment is None else to_micros(moment)
 
 
 def problem_of(error: BaseException) -> str:
-    """The fault of a row, from the error that reading it raised."""
+    """What is wrong with a row, from the error raised by reading it."""
     if isinstance(error, KeyError):
         return f"unknown code or lane {error}"
     return str(error) or type(error).__name__
 
 
 def document_of(text: str | bytes | None) -> Any:
-    """A stored JSON document for people to look at; an unreadable one as its plain text."""
+    """A stored JSON document to show to people; an unreadable one as plain text."""
     if text is None:
         return None
     try:
@@ -75,12 +75,12 @@ def document_of(text: str | bytes | None) -> Any:
 
 
 def detail_of(text: str) -> dict[str, Any]:
-    """The detail of an audit record, for people to look at."""
+    """The detail of an audit record, to show to people."""
     document = document_of(text)
     return document if isinstance(document, dict) else {"detail": document}
 
 
 def names_of(text: str) -> list[str]:
-    """The queues, or the tasks, of a worker; none, if they cannot be read."""
+    """The queues or the tasks of a worker; empty if they cannot be read."""
     document = document_of(text)
     return document if isinstance(document, list) else []

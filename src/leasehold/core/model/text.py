@@ -1,4 +1,4 @@
-"""The definition of text, anything that can be written as UTF-8, and how it is searched."""
+"""What counts as text (anything that can be encoded as UTF-8), and how it is searched."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 
 
 def is_text(value: str) -> bool:
-    r"""Whether it can be stored at all.
+    r"""Whether a string can be stored at all.
 
-    Bytes of a file name or an argument that are not UTF-8 come to Python as lone surrogates, which
+    Bytes of a file name or an argument that are not UTF-8 reach Python as lone surrogates, which
     neither a database nor JSON can hold.
 
     >>> is_text("Zoë"), is_text("Zo\udceb")
@@ -29,8 +29,8 @@ def is_text(value: str) -> bool:
 def plain(value: object) -> object:
     """Text and numbers of the built-in types themselves; any other value as it is.
 
-    Encoders refuse subclasses (numpy.float64, Markup, an IntEnum), though all their users see is a
-    number or a text.
+    Encoders refuse subclasses (numpy.float64, Markup, an IntEnum), though to users they are numbers
+    and strings.
 
     >>> from enum import IntEnum, StrEnum
     >>> Size, Team = IntEnum("Size", "SMALL"), StrEnum("Team", "RED")
@@ -51,12 +51,12 @@ def plain_text(value: None) -> None: ...
 @overload
 def plain_text(value: str | None) -> str | None: ...
 def plain_text(value: str | None) -> str | None:
-    """The same of what should be text."""
+    """The same for a value that should be text."""
     return value if type(value) is str or not isinstance(value, str) else str.__str__(value)
 
 
 def make_plain(struct: msgspec.Struct) -> None:
-    """The same of every field of a struct that is being made."""
+    """Apply `plain` to every field of a struct that is being created."""
     for name in struct.__struct_fields__:
         given = getattr(struct, name)
         value = plain(given)
@@ -65,7 +65,7 @@ def make_plain(struct: msgspec.Struct) -> None:
 
 
 def shown(value: object) -> str:
-    """A value that was refused, for the message: short, however large, deep or odd it is.
+    """A refused value as a message shows it: short, however large, deep or odd it is.
 
     >>> shown([1, 2]), shown(10**5000), len(shown("long" * 100)) < 40
     ('[1, 2]', 'an int', True)
@@ -77,7 +77,7 @@ def shown(value: object) -> str:
 
 
 def with_article(noun: str) -> str:
-    """A noun, often a class's name, in a sentence.
+    """A noun (often a class name) with its article.
 
     >>> with_article("int"), with_article("Order"), with_article("UUID")
     ('an int', 'an Order', 'a UUID')
@@ -86,7 +86,7 @@ def with_article(noun: str) -> str:
 
 
 def mentions(text: str, part: str) -> bool:
-    """Whether a text holds a part, in any case.
+    """Whether a text contains a part, ignoring case.
 
     >>> mentions("nach MÜNCHEN, Hauptstraße", "münchen"), mentions("Straße", "STRASSE")
     (True, True)

@@ -1,4 +1,4 @@
-"""Which ticks lie between two moments, found in few steps however many there are."""
+"""Find the ticks between two times, in few steps however many there are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECOND: Final = timedelta(seconds=1)
 
 
 def ticks_between(timing: Timing, after: datetime, until: datetime) -> Iterator[datetime]:
-    """Every tick after the one moment, up to and with the other."""
+    """Every tick after the first time, up to and including the second."""
     tick = timing.next_after(after)
     while tick is not None and tick <= until:
         yield tick
@@ -24,9 +24,9 @@ def ticks_between(timing: Timing, after: datetime, until: datetime) -> Iterator[
 def latest_ticks(
     timing: Timing, first: datetime, until: datetime, limit: int
 ) -> tuple[datetime, ...]:
-    """The last `limit` ticks from `first`, which is one, up to and with `until`; oldest first.
+    """The last `limit` ticks from the tick `first` up to and including `until`, oldest first.
 
-    After a long time down there may be millions: only the wanted ones are looked for.
+    After a long downtime there may be millions: only the wanted ones are computed.
 
     >>> from datetime import UTC
     >>> from leasehold.core.model.timing import Every
@@ -51,14 +51,14 @@ def _backwards(
     while len(latest) < limit:
         tick = _last(timing, first, until, step)
         latest.appendleft(tick)
-        # The one before is most likely as far away again.
+        # The previous tick is most likely as far away again.
         step = max(until - tick, _INSTANT)
         until = tick - _INSTANT
     return tuple(latest)
 
 
 def _last(timing: Timing, first: datetime, until: datetime, step: timedelta) -> datetime:
-    """The last tick up to and with `until`; `first` is one and not later."""
+    """The last tick up to and including `until`; `first` is a tick that is not later."""
     low, high = first, until
     # Look back further and further until there is a tick ...
     while high - step > first:

@@ -1,16 +1,16 @@
 """When a schedule ticks: cron expressions in a time zone, or a fixed interval.
 
-A timing is data and knows nothing of the present: given a moment, it says which tick comes next.
+A timing is data and independent of the present: given a time, it returns the next tick.
 
 Clocks that are set forward or back are the hard part. `cronsim` matches times as a clock on the
-wall shows them, without a zone; which real moments those are is decided here, by one rule:
+wall shows them, without a zone; which real times those are is decided here, by one rule:
 
-- An expression that names the time of day ("30 2 * * *") ticks once per day that it matches. A time
-  that is skipped ticks at the first moment after the gap, together with all other skipped times; a
-  time that occurs twice ticks the first time.
-- An expression with a star in its hour, minute or second ("*/15 * * * *", "0 * * * *") goes on by
-  real time: it ticks whenever the clock shows a time that matches, so twice at a
-  time that occurs twice, and not at one that is skipped.
+- An expression that names the time of day ("30 2 * * *") ticks once on each matching day. A skipped
+  time ticks at the first moment after the gap, together with all other skipped times; a time that
+  occurs twice ticks the first time.
+- An expression with a star in its hour, minute or second ("*/15 * * * *", "0 * * * *") follows real
+  time: it ticks whenever the clock shows a matching time, so twice at a time that occurs twice, and
+  not at a skipped one.
 
 >>> berlin = Cron("30 2 * * *", zone="Europe/Berlin")
 >>> berlin.next_after(datetime(2030, 3, 31, tzinfo=UTC)).isoformat()  # 2:00 to 3:00 is skipped
@@ -49,12 +49,12 @@ SHORTHANDS: Final = {
     "@annually": "0 0 1 1 *",
 }
 _SECOND: Final = timedelta(seconds=1)
-# Whether an expression ever matches is looked up from here: a leap year that begins a century.
+# The search for whether an expression ever matches starts here: a leap year that begins a century.
 _ANY_TIME: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - a time on the wall, in no zone
 
 
 class Every(msgspec.Struct, frozen=True, tag="every", forbid_unknown_fields=True):
-    """A tick every so many seconds, counted from `starting`, or from 1970 (UTC) without it.
+    """A tick at a fixed interval, counted from `starting`, or from 1970 (UTC) without it.
 
     So `Every(900)`, or `Every("15m")`, ticks on every quarter of an hour, in every process and
     after every restart.
@@ -85,7 +85,7 @@ class Every(msgspec.Struct, frozen=True, tag="every", forbid_unknown_fields=True
             )
 
     def next_after(self, moment: datetime) -> datetime | None:
-        """The first tick after this moment; None when there is none before the year 10000."""
+        """The first tick after this time; None if there is none before the year 10000."""
         anchor = 0 if self.starting is None else to_micros(self.starting)
         period = round(self.seconds * 1e6)
         passed = to_micros(moment) - anchor
@@ -117,7 +117,7 @@ class Cron(msgspec.Struct, frozen=True, tag="cron", forbid_unknown_fields=True):
         _check_expression(self.expression)
 
     def next_after(self, moment: datetime) -> datetime | None:
-        """The first tick after this moment; None when none comes for 50 years."""
+        """The first tick after this time; None if there is none for 50 years."""
         zone = _find_zone(self.zone)
         fields = _fields(self.expression)
         *time_of_day, _, _, _ = fields.split()
@@ -137,7 +137,7 @@ Timing = Cron | Every
 
 
 def _next_time_of_day(fields: str, zone: tzinfo, after: datetime) -> datetime | None:
-    # Later times on the wall never come at earlier moments here, so the first that fits is it.
+    # Here, later wall times never occur earlier, so the first match is the answer.
     for shown in _matching(fields, _on_the_wall(after, zone)):
         moments = _moments_of(shown, zone)
         tick = moments[0] if moments else _end_of_gap(shown, zone)
@@ -156,7 +156,7 @@ def _next_by_real_time(fields: str, zone: tzinfo, after: datetime) -> datetime |
             moments = _moments_of(following, zone)
             if len(moments) == 2:
                 return moments[0]
-        # Nothing more until the clock is set back; then times return that were shown already.
+        # No match until the clock is set back; after that, some wall times occur again.
         begin = wall - set_back
     for shown in _matching(fields, begin):
         later = [moment for moment in _moments_of(shown, zone) if moment > after]
@@ -166,7 +166,7 @@ def _next_by_real_time(fields: str, zone: tzinfo, after: datetime) -> datetime |
 
 
 def _matching(fields: str, after: datetime) -> Iterator[datetime]:
-    """The matching times after this moment, on a clock that is never set forward or back."""
+    """The matching times after this one, on a clock that is never set forward or back."""
     # Imported here so that only users of cron expressions pay for it.
     from cronsim import CronSim
 
@@ -178,13 +178,15 @@ def _on_the_wall(moment: datetime, zone: tzinfo) -> datetime:
 
 
 def _moments_of(shown: datetime, zone: tzinfo) -> list[datetime]:
-    """When clocks show this time: once, twice if they are set back, never if it is skipped."""
+    """The real times at which clocks show this time: one, two if they are set back, none if it is
+    skipped.
+    """
     both = (shown.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     return sorted({moment for moment in both if _on_the_wall(moment, zone) == shown})
 
 
 def _will_be_set_back(moment: datetime, zone: tzinfo) -> timedelta:
-    """By how much the clock will be set back, if it shows this time for the first time of two."""
+    """How far the clock will be set back, if this is the first of two occurrences of this time."""
     local = moment.astimezone(zone)
     first, second = local.utcoffset(), local.replace(fold=1).utcoffset()
     assert first is not None
@@ -218,7 +220,7 @@ def _name_of(zone: Any) -> Any:
 
 def _find_zone(zone: str) -> tzinfo:
     if zone == "UTC":
-        return UTC  # Also where a machine has no time zone data.
+        return UTC  # Even on a machine without time zone data.
     from zoneinfo import ZoneInfo
 
     try:

@@ -17,10 +17,10 @@ from leasehold.errors import InvalidTokenError
 Role = Literal["producer", "consumer", "operator", "observer", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 LOOKING: Final[tuple[Role, ...]] = ("producer", "consumer", "operator", "observer")
-"""Roles that may look at jobs, queues and figures; an observer may do nothing else."""
+"""Roles that may read jobs, queues and figures; an observer may do nothing else."""
 
 SECRET_PREFIX: Final = "lh_"  # noqa: S105  # the part that is no secret
-"""So that people, and scanners for secrets, know one when they see it."""
+"""It lets people and secret scanners recognise a token."""
 
 
 class TokenDraft(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,14 +31,14 @@ class TokenDraft(msgspec.Struct, frozen=True, kw_only=True):
     roles: tuple[Role, ...]
     """An admin may do everything; the other roles add up."""
     queues: tuple[str, ...] | None = None
-    """The only queues it is good for; None for all."""
+    """The queues to which it is limited; None for all."""
     commands: bool = False
     """Whether it may submit command jobs, which run any program where a worker allows them."""
     lifetime_seconds: float | None = None
-    """Counted by the store's clock; None for a token that is good until it is revoked."""
+    """Counted by the store's clock; None for a token that is valid until it is revoked."""
 
     def check(self) -> None:
-        """Raise InvalidTokenError for what cannot be a token; says which field and why."""
+        """Raise InvalidTokenError, with field and reason, for an invalid token."""
         _check_name("name", self.name)
         if not self.roles or any(role not in ROLES for role in self.roles):
             raise InvalidTokenError(
@@ -78,7 +78,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, draft: TokenDraft, now: datetime, actor: str) -> Token:
-        """The token of a draft that was checked."""
+        """The token made from a checked draft."""
         lifetime = draft.lifetime_seconds
         return cls(
             name=draft.name,

@@ -6,27 +6,27 @@ import msgspec
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """How often each thing happened, in some time, to the jobs of one queue or of several."""
+    """How often each event happened, in some period, to the jobs of one queue or of several."""
 
     submitted: int = 0
     leased: int = 0
-    """Attempts that began."""
+    """Attempts that were started."""
     completed: int = 0
     failed: int = 0
     """Attempts that failed, retried or not."""
     retried: int = 0
-    """Failed attempts that another one followed or will follow."""
+    """Failed attempts followed (or to be followed) by another one."""
     dead: int = 0
     cancelled: int = 0
     lost: int = 0
     """Leases taken from their holders: expired, dead, or by order."""
     recovered: int = 0
-    """Those of them whose jobs run again."""
+    """Lost leases whose jobs run again."""
     renewed: int = 0
     """Renewals of leases."""
     rejected: int = 0
     """Jobs refused because the queue was full or they came too fast."""
     rate_limited: int = 0
-    """Those of them that came too fast."""
+    """Rejected jobs that came too fast."""
     cleaned: int = 0
     """Jobs discarded or pruned after they had ended."""

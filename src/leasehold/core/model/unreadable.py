@@ -1,4 +1,4 @@
-"""Rows that cannot be read: how they are told, and how they are treated.
+"""Rows that cannot be read: how they are reported, and how they are treated.
 
 A row may have been written by a newer version during a rolling upgrade, or be damaged. It must not
 stop the others: a job that cannot be read is set aside as a dead letter, its row untouched, so that
@@ -6,10 +6,10 @@ a version that understands it can replay it.
 
 - A job whose row cannot be read becomes `dead`, with a reason that names the unreadable fields,
   as soon as a lease, a settlement or a sweep meets it. Its payload is kept unchanged.
-- To replay it is refused for as long as it cannot be read; to discard it is not.
-- Other jobs, schedules and queues go on as if it were not there.
-- People see its readable fields and an error that names the rest; `check` names it for as long as
-  it is there.
+- Replaying it is refused as long as it cannot be read; discarding it is not.
+- Other jobs, schedules and queues continue as if it did not exist.
+- People see its readable fields and an error that names the rest; `check` names it as long as it
+  exists.
 - A schedule that cannot be read is not fired, says why and is looked at again later. A queue
   whose rules cannot be read is neither leased from nor submitted to until its rules are set
   again. A setting that cannot be read counts as not set.

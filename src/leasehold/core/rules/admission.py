@@ -1,7 +1,8 @@
 """Admission: which jobs a queue with limits accepts.
 
-One account per queue and submit. The store gives it the counts read inside its write, asks it about
-each job, and writes the account down with the jobs: so a limit holds under any race.
+There is one account per queue and submit. The store gives it the counts read inside its write, asks
+it about each job, and saves the account together with the jobs, so that a limit holds under any
+race.
 
 Only jobs that a submit makes pending count towards `max_depth`: a delayed or blocked job is
 accepted however deep the queue is.
@@ -36,7 +37,8 @@ def key_bucket(limit_key: str) -> str:
 
 
 def loose_rate(config: QueueConfig, bucket: str) -> Rate | None:
-    """The rate of a bucket that need not be exact under every race; None for a key's, which must.
+    """The rate of a bucket that need not be exact under every race; None for a key's bucket, which
+    must be exact.
 
     >>> loose_rate(QueueConfig(rate_per_second=2), "queue")
     Rate(per_second=2)
@@ -51,7 +53,7 @@ def loose_rate(config: QueueConfig, bucket: str) -> Rate | None:
 
 
 Asked = Sequence[tuple[Draft, bool]]
-"""The new jobs that a call asks for, all or nothing, and whether each of them would be pending."""
+"""The new jobs of an all-or-nothing call, and whether each of them would be pending."""
 
 
 def asked_for(
@@ -60,10 +62,10 @@ def asked_for(
     known: Callable[[Draft], str | None],
     is_pending: Callable[[Draft], bool],
 ) -> Asked:
-    """The demand of one call on one queue, without drafts that are answered as duplicates.
+    """The new jobs that one call adds to one queue, without drafts that are duplicates.
 
-    `known` says which job an idempotency key stands for. It may be one of this call that was let in
-    already. It is only asked when a job is refused, so it may take its time.
+    `known` returns the job that an idempotency key stands for, which may be one admitted earlier in
+    this call. It is called only when a job is refused, so it may be slow.
     """
     keys: set[str] = set()
     asked = []
@@ -79,7 +81,7 @@ def asked_for(
 
 
 class Admission:
-    """Lets jobs of one call into one queue, or says why not."""
+    """Admits jobs of one call to one queue, or says why not."""
 
     def __init__(
         self,
@@ -109,10 +111,10 @@ class Admission:
         self._made_pending = 0
         self._taken: Counter[str] = Counter()
         self.buckets: dict[str, int] = {}
-        """The buckets that jobs were taken from: when each is full again, in nanoseconds."""
+        """The buckets used: when each is full again, in nanoseconds."""
 
     def admit(self, draft: Draft, *, pending: bool) -> Draft:
-        """Accept a job, with the queue's defaults where it names none; or raise the refusal.
+        """Accept a job and fill in the queue's defaults, or raise the refusal.
 
         `pending` says whether the job adds to the depth: a delayed or blocked one does not.
         """
@@ -159,7 +161,7 @@ class Admission:
         )
 
     def _room(self, limit: int) -> int:
-        """How many jobs more could wait; a batch that is refused takes no place."""
+        """How many more jobs could wait; a refused batch takes no room."""
         kept = self._pending if self._asked is None else self._pending - self._made_pending
         return max(0, limit - kept)
 
@@ -189,7 +191,7 @@ class Admission:
         self, draft: Draft, bucket: str, who: str, rate: Rate, wait: int
     ) -> RateLimitedError:
         asked = 1 if self._asked is None else sum(map(self._is_for(bucket), self._asked()))
-        # A batch that is refused uses up no tokens.
+        # A refused batch uses up no tokens.
         used = self.buckets.get(bucket) if self._asked is None else None
         full_at = self._full_at(bucket) if used is None else used
         now = self._now * 1000
@@ -205,7 +207,7 @@ class Admission:
                 remaining=remaining,
                 reset_at=reset_at,
             )
-        # The jobs of this call behind this job have to fit too.
+        # The remaining jobs of this call have to fit too.
         behind = 0 if self._asked is None else max(0, asked - self._taken[bucket] - 1)
         seconds = (wait + behind * rate.interval_nanos) / NANOS
         return RateLimitedError(
@@ -221,5 +223,5 @@ class Admission:
         )
 
     def _is_for(self, bucket: str) -> Callable[[tuple[Draft, bool]], bool]:
-        """Whether a job is taken from this bucket."""
+        """Whether a job uses a token of this bucket."""
         return lambda asked: any(name == bucket for name, _, _ in self._rates(asked[0]))

@@ -1,7 +1,7 @@
-"""For how long the oldest pending job had waited, step by step.
+"""How long the oldest pending job had waited, step by step.
 
-It is kept with the minutes in which anything happened. In the others nobody came or went, so it
-grew by as much as time passed.
+The age is stored with the minutes in which anything happened. In the others no job arrived or left,
+so it grew by the time that passed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from leasehold.core.rules.metrics import MetricsReader
 from leasehold.core.rules.sampling import Resolution
 
 UNKNOWN: Final = -1
-"""The age in a span whose jobs wait, nobody knows since when."""
+"""The age in a span whose jobs have waited for an unknown time."""
 
 
 def age_seconds(span: Span, _seconds: float) -> float | None:
-    """The age that `ages_at_ends` has found; None where it is not known."""
+    """The age found by `ages_at_ends`; None if it is unknown."""
     return None if span.oldest_micros == UNKNOWN else span.oldest_micros / 1e6
 
 

@@ -1,4 +1,4 @@
-"""Which blobs belong to nothing any more.
+"""Which blobs no longer belong to anything.
 
 The rule looks at the state of the store *after* the blob was listed, so that every reference made
 before the blob was seen is known.
@@ -14,14 +14,15 @@ from leasehold.core.model.status import Status
 from leasehold.errors import BlobDamagedError
 
 GRACE_SECONDS: Final = 3600.0
-"""A payload is written before its job is submitted, so a young one may be about to be used. Between
-the two lies one call to the store: an hour is longer than any such call should take. If it is made
-in an application's transaction, the job is seen with the commit: the clean-up of the store, which
-goes first, is a write, and comes to nothing while one is open."""
+"""A payload is written before its job is submitted, so a young one may be about to be used. The two
+are one call to the store apart: an hour is longer than any such call should take. If the call is
+made in an application's transaction, the job is seen with the commit: the clean-up of the store,
+which runs first, is a write, and fails while a transaction is open.
+"""
 
 
 def belongs_to_job(key: BlobKey, text: str, job: Job | None, now_micros: int) -> bool:
-    """Whether a payload or a result is needed, or may be soon, given the job of its id.
+    """Whether a payload or a result is needed, or may be soon, given the job with its id.
 
     A result that no row names is needed only while its own lease runs: a settlement under any other
     version is refused, and no version is granted twice.
@@ -35,7 +36,7 @@ def belongs_to_job(key: BlobKey, text: str, job: Job | None, now_micros: int) ->
 
 
 def is_young(key: BlobKey, now_micros: int) -> bool:
-    """Whether a blob that nothing names may be about to be used."""
+    """Whether a blob without references may be about to be used."""
     return now_micros - key.made_at < GRACE_SECONDS * 1_000_000
 
 

@@ -1,8 +1,8 @@
 """A clean-up: when it begins, its phases, the rows that each phase takes, and its record.
 
-A clean-up is a series of calls. Each looks for old rows without the write lock, and takes a bounded
-part of them in one write, which checks each job once more. The record of the clean-up is also its
-memory: the phase, and the position in it. So the next call, from any process, goes on from there; a
+A clean-up is a series of calls. Each call looks for old rows without the write lock, and removes a
+bounded part of them in one write, which checks each job again. The record of the clean-up also
+holds the phase and the position in it, so the next call, from any process, continues from there; a
 process that dies loses only its latest look.
 
 `core.rules.cleanup_store` is the protocol that a store implements for it.
@@ -53,11 +53,11 @@ class PruneRequest(NamedTuple):
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether somebody wants it now, due or not."""
+        """Whether a person wants it now, due or not."""
         return self.scope.mode is not CleanUpMode.DAILY
 
     def cutoffs(self, status: Status, own: Mapping[str, QueueRetention], now: datetime) -> Cutoffs:
-        """Which jobs of a status are old enough by now."""
+        """The cutoffs by status: which jobs are old enough now."""
 
         def cutoff(policy: RetentionPolicy) -> int | None:
             moment = policy.cutoffs(now, self.scope).get(status)
@@ -68,7 +68,7 @@ class PruneRequest(NamedTuple):
 
 
 def prune(store: CleanedStore[K], run: int | None, order: PruneRequest) -> PruneReport:
-    """Begin a clean-up, or go on with the one of that number."""
+    """Begin a clean-up, or continue the one with that number."""
     check_limit(order.limit)
     return _begin(store, order) if run is None else _go_on(store, run, order)
 
@@ -83,7 +83,7 @@ def _begin(store: CleanedStore[K], order: PruneRequest) -> PruneReport:
 
 
 def _not_now(store: CleanUpRecords, order: PruneRequest) -> PruneReport | None:
-    """When the next clean-up may begin, if not now. One that a person asks for may always begin."""
+    """When the next clean-up may begin, if not now. One requested by a person may always begin."""
     due = due_at(order.policy, store.latest(), store.now)
     if order.is_asked_for or (due is not None and due <= store.now):
         return None
@@ -91,7 +91,7 @@ def _not_now(store: CleanUpRecords, order: PruneRequest) -> PruneReport | None:
 
 
 def _not_worth_it(look: CleanUpLook[K], order: PruneRequest) -> PruneReport | None:
-    """When to look again, if there is too little to clean."""
+    """When to look again if there is too little to clean."""
     policy = order.policy
     if order.is_asked_for or policy.interval_seconds is None:
         return None
@@ -108,7 +108,7 @@ def _not_worth_it(look: CleanUpLook[K], order: PruneRequest) -> PruneReport | No
 
 
 def _open(write: CleanUpWrite[K], order: PruneRequest) -> PruneReport:
-    # Looked at again: of many workers one begins.
+    # Checked again inside the write: of many workers one begins.
     report = _not_now(write, order)
     if report is not None:
         return report
@@ -159,7 +159,7 @@ def _go_on(store: CleanedStore[K], run: int, order: PruneRequest) -> PruneReport
         return report
 
     report = store.write(operation)
-    # Until it was durable: the commit is part of what others wait for.
+    # Measured until the write is durable: the commit is part of what others wait for.
     elapsed = store.monotonic() - began
     return msgspec.structs.replace(report, lock_seconds=elapsed) if report.more else report
 
@@ -195,7 +195,7 @@ def _end(write: CleanUpWrite[K], record: CleanUp, order: PruneRequest) -> PruneR
     now = write.now
     record = msgspec.structs.replace(record, ended_at=now, active_at=now)
     write.save(CleanUpProgress(record, Phase.OVER, Bookmark()))
-    # A clean-up that a person asked for is audited as well.
+    # A clean-up requested by a person is audited as well.
     if record.mode is not CleanUpMode.DAILY:
         detail = {"mode": record.mode.value, "dead": order.scope.dead}
         write.audit(order.actor, "prune", record.pruned, detail)
@@ -288,7 +288,7 @@ def _take_audits(write: CleanUpWrite[K], order: PruneRequest) -> PruneReport:
 
 def _take_jobs(write: CleanUpWrite[K], found: CleanUpBatch[K], order: PruneRequest) -> PruneReport:
     """Archive and delete, in one write."""
-    # Under the rules that hold in this write: a queue may keep its jobs for longer since.
+    # Use the rules that hold in this write: a queue may have raised its retention since.
     own = write.own_retentions()
     cutoffs = {status: order.cutoffs(status, own, write.now) for status in _STATUS_OF.values()}
     ended = write.still_ended(found.items)

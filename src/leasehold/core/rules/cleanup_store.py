@@ -1,4 +1,4 @@
-"""How a store serves its clean-ups: find, delete, write down. `core.rules.cleaning` decides."""
+"""What clean-ups ask of a store: find, delete, record. `core.rules.cleaning` decides."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from leasehold.core.model.retention import CleanUp, PruneReport, Scope
 from leasehold.core.model.status import Status
 
 K = TypeVar("K")
-"""How a store finds a job: by its number, or by the job itself."""
+"""The store's own handle of a job: its number, or the job itself."""
 
 
 class Phase(IntEnum):
-    """The kinds of rows that are cleaned, in this order. The numbers are written down."""
+    """The kinds of rows that are cleaned, in this order. The numbers are stored."""
 
     CANCELLED = 0
     DEAD = 1
@@ -27,12 +27,12 @@ class Phase(IntEnum):
     ARCHIVE = 5
     AUDIT = 6
     REST = 7
-    """What only the store knows of: keys of pruned jobs, unused room in a file."""
+    """Things that only the store knows of: keys of pruned jobs, unused space in a file."""
     OVER = 8
 
 
 class Bookmark(NamedTuple):
-    """Where a phase goes on. The meaning of the numbers is the store's own matter."""
+    """Where a phase continues. Only the store knows the meaning of the numbers."""
 
     major: int = 0
     minor: int = 0
@@ -40,7 +40,7 @@ class Bookmark(NamedTuple):
 
 
 class CleanUpProgress(NamedTuple):
-    """A clean-up as it stands after its latest write."""
+    """The state of a clean-up after its latest write."""
 
     record: CleanUp
     phase: Phase
@@ -48,11 +48,11 @@ class CleanUpProgress(NamedTuple):
 
 
 class CleanUpBatch(NamedTuple, Generic[K]):
-    """The rows that the next write is to take."""
+    """The rows for the next write to remove."""
 
     items: Sequence[K] = ()
     after: Bookmark | None = None
-    """Where to go on after these; None if the phase ends with them."""
+    """Where to continue after these; None if the phase ends with them."""
 
 
 class EndedJob(NamedTuple, Generic[K]):
@@ -70,7 +70,7 @@ class Cutoffs(NamedTuple):
     common: int | None
     """None for never."""
     own: Mapping[str, int | None]
-    """By queue, of those with a retention of their own."""
+    """By queue, for the queues with their own retention."""
 
     @property
     def latest(self) -> int | None:
@@ -79,7 +79,7 @@ class Cutoffs(NamedTuple):
         return max((each for each in cutoffs if each is not None), default=None)
 
     def take(self, queue: str, ended_at: int) -> bool:
-        """Whether a job of the queue that ended then is old enough."""
+        """Whether a job of the queue that ended at that time is old enough."""
         cutoff = self.own.get(queue, self.common)
         return cutoff is not None and ended_at <= cutoff
 
@@ -92,26 +92,26 @@ class OldestAudits(NamedTuple):
 
 
 class CleanUpRecords(Protocol):
-    """Questions to a store, inside a write and outside."""
+    """Questions to a store, asked inside a write or outside."""
 
     @property
     def now(self) -> datetime: ...
 
     def own_retentions(self) -> Mapping[str, QueueRetention]:
-        """The queues that have a retention of their own."""
+        """The queues with their own retention."""
 
     def latest(self) -> CleanUp | None:
         """The record of the latest clean-up."""
 
     def progress(self, run: int) -> CleanUpProgress | None:
-        """How a clean-up stands."""
+        """The state of a clean-up."""
 
 
 class CleanUpLook(CleanUpRecords, Protocol[K]):
     """Questions to a store outside a write: they block no other process."""
 
     def counts(self, queue: str | None) -> Mapping[Status, int]:
-        """How many jobs of a queue, or of all, stand in each status."""
+        """How many jobs of a queue, or of all, have each status."""
 
     def oldest_archived_day(self) -> int | None: ...
 
@@ -123,26 +123,26 @@ class CleanUpLook(CleanUpRecords, Protocol[K]):
         """The next jobs that ended by their cutoff, without jobs that are still needed."""
 
     def find_results(self, after: Bookmark, limit: int) -> CleanUpBatch[K]:
-        """The next jobs whose result has outlived its time."""
+        """The next jobs whose result's time to live is over."""
 
     def find_histories(self, events_max: int, after: Bookmark, limit: int) -> CleanUpBatch[K]:
-        """The next completed jobs that have a history, beyond so many events of later ones."""
+        """The next completed jobs with a history, beyond the events kept for later ones."""
 
     def has_rest(self, scope: Scope) -> bool:
-        """Whether there is anything of its own to tidy up, for such a clean-up."""
+        """Whether the store has anything of its own to clean up in such a clean-up."""
 
 
 class CleanUpWrite(CleanUpRecords, Protocol[K]):
     """The steps of a store inside one write."""
 
     def save(self, progress: CleanUpProgress) -> None:
-        """Write down how a clean-up stands; of the records only the latest are kept."""
+        """Save the state of a clean-up; only the latest records are kept."""
 
     def still_ended(self, keys: Sequence[K]) -> Sequence[EndedJob[K]]:
-        """Those of these jobs that have (still) ended and are needed by no unfinished one."""
+        """The given jobs that have (still) ended and that no unfinished job needs."""
 
     def remove(self, jobs: Sequence[EndedJob[K]], *, archived: bool) -> None:
-        """Delete jobs with all their records, but for their idempotency keys, which count on."""
+        """Delete jobs with all their records, except idempotency keys, which remain in force."""
 
     def drop_results(self, keys: Sequence[K]) -> int: ...
 
@@ -155,19 +155,19 @@ class CleanUpWrite(CleanUpRecords, Protocol[K]):
         """
 
     def drop_rest(self, limit: int, scope: Scope) -> int:
-        """Tidy up so much of it; answers how much there was."""
+        """Clean up to `limit` of the store's own leftovers; returns how many there were."""
 
     def archive_audits(self, until: datetime, limit: int) -> int:
-        """Move audit records up to that moment to the archive, up to so many; answers how many."""
+        """Move up to `limit` audit records up to that time to the archive; returns how many."""
 
     def drop_archived_audits(self, until: datetime, limit: int) -> int:
-        """Forget archived audit records up to that moment, up to so many; answers how many."""
+        """Forget up to `limit` archived audit records up to that time; returns how many."""
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
 
 
 class CleanedStore(NamedTuple, Generic[K]):
-    """A store that can be cleaned up: how to look into it, how to write, how to measure."""
+    """A store that can be cleaned up: how to read it, write to it and measure."""
 
     look: Callable[[], AbstractContextManager[CleanUpLook[K]]]
     write: Callable[[Callable[[CleanUpWrite[K]], PruneReport]], PruneReport]

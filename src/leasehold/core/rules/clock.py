@@ -1,18 +1,18 @@
-"""The store's clock: the time, decided from what the clocks of the machine show.
+"""The store's clock: the time, derived from the clocks of the machine.
 
-Leases and delays are lengths of time; due times and schedules are moments on the wall. A store has
+Leases and delays are durations; due times and schedules are times on the wall clock. A store has
 one clock for both, so it follows the wall clock as long as that agrees with the machine's boot
-time, which cannot be set. Where the two part:
+time, which cannot be set. If the two diverge:
 
-- The wall clock *jumped ahead*: the store goes on at the pace of boot time, and follows only when
+- The wall clock *jumped ahead*: the store continues at the pace of boot time, and follows only when
   every write for a minute has seen the same jump. One bad reading does no harm.
-- The wall clock was *set back*: the store goes on at half the pace of boot time until the wall has
-  caught up. It never steps back, and never stands still.
-- The machine *slept*: its boot time went on, and the store goes on with it.
+- The wall clock was *set back*: the store continues at half the pace of boot time until the wall
+  clock has caught up. It never steps back, and never stands still.
+- The machine *slept*: its boot time kept running, and the store follows it.
 
-A lease is promised in time that its holder lived through. So whenever the store's clock moves
-further than the machine was awake, every running lease is moved by the difference, in the same
-write: no lease ends by a jump or by a sleep, and the next sweep finds none that did.
+A lease promises time in which its holder can run. So whenever the store's clock moves further than
+the machine was awake, the same write extends every running lease by the difference: no jump or
+sleep ends a lease, and the next sweep finds none expired.
 
 >>> start = ClockReading(wall=10**15, awake=0, boot=0, boot_id="a")
 >>> basis = tell_time(0, ClockBasis(), start).basis
@@ -36,13 +36,15 @@ from leasehold.env import ClockReading
 TOLERANCE_MICROS: Final = 250_000
 """The wall clock may differ from boot time by this much before it counts as a jump."""
 DOUBT_MICROS: Final = 60 * 1_000_000
-"""A jump ahead is believed when every write for so long has seen it."""
+"""A jump ahead is believed once every write for this long has seen it."""
 OFF_MICROS_MAX: Final = 366 * 24 * 3600 * 1_000_000
-"""A machine that was off for longer than this is taken for one whose clock jumped."""
+"""A machine that seems to have been off for longer than this is assumed to have a clock that
+jumped.
+"""
 
 
 class ClockBasis(NamedTuple):
-    """A store's memory of the clocks: their readings when the two last parted."""
+    """A store's record of the clocks: their readings when the two last diverged."""
 
     boot_id: str = ""
     clock: int = 0
@@ -50,11 +52,11 @@ class ClockBasis(NamedTuple):
     awake: int = 0
     boot: int = 0
     doubt_since: int | None = None
-    """Awake time at which a jump ahead was first seen that is not believed yet."""
+    """The awake time at which a jump that is not yet believed was first seen."""
     doubt_by: int = 0
     """How far ahead that jump led."""
     repairs: int = 0
-    """How often a person has set the store's clock back: earlier readings count no more."""
+    """How often a person has set the store's clock back, which makes earlier readings void."""
 
 
 class StoreTime(NamedTuple):
@@ -62,9 +64,9 @@ class StoreTime(NamedTuple):
 
     now: int
     shift: int
-    """By how much every running lease ends later."""
+    """How much later every running lease ends."""
     basis: ClockBasis
-    """What to remember; the same as before, most of the time."""
+    """What to remember; usually unchanged."""
 
 
 def tell_time(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTime:
@@ -129,7 +131,7 @@ def _tell_odd_time(stored: int, basis: ClockBasis, reading: ClockReading) -> Sto
 
 
 def show_time(stored: int, basis: ClockBasis, reading: ClockReading) -> int:
-    """The time for who only looks: a jump ahead is believed by writes alone."""
+    """The time for callers that only read: only writes may believe a jump ahead."""
     return tell_time(stored, basis._replace(doubt_since=None), reading).now
 
 
@@ -142,7 +144,7 @@ def _is_comparable(basis: ClockBasis, reading: ClockReading) -> bool:
 
 
 def _first_of_this_boot(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTime:
-    """Nothing but the wall clock says how long the machine was off: believe it within reason.
+    """Only the wall clock knows how long the machine was off: believe it within reason.
 
     Every holder of a lease has died with the machine, so no lease is moved.
     """
@@ -155,7 +157,7 @@ def _first_of_this_boot(stored: int, basis: ClockBasis, reading: ClockReading) -
 
 
 def basis_of_now(now: int, reading: ClockReading, repairs: int) -> ClockBasis:
-    """What to remember when the clocks begin to be compared anew."""
+    """What to remember when the comparison of the clocks restarts."""
     return ClockBasis(reading.boot_id, now, reading.awake, reading.boot, repairs=repairs)
 
 

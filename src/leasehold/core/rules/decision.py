@@ -1,6 +1,6 @@
 """What becomes of a job whose attempt ends, or that ends without one: decided once, for all stores.
 
-A store asks inside its atomic write and writes a `Decision` down as it is: status, event, message,
+A store asks inside its atomic write and stores the `Decision` unchanged: status, event, message,
 reason, error, totals. It adds nothing of its own.
 """
 
@@ -42,20 +42,20 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """The totals of its queue that grow by one."""
     message: str = ""
     error: JobError | None = None
-    """What its attempt record and the job itself show, if this was an attempt that failed."""
+    """The error shown by the attempt record and the job, if the attempt failed."""
     run_at: datetime | None = None
-    """When it may run again, for a job that waits."""
+    """When a waiting job may run again."""
     has_run: bool = False
-    """Whether the attempt came to an end by itself, so that its run time says something."""
+    """Whether the attempt ended on its own, so that its run time is meaningful."""
 
     @property
     def is_failure(self) -> bool:
-        """Whether the attempt failed, or its worker was lost; a cancelled one did neither."""
+        """Whether the attempt failed or its worker was lost; False for a cancelled one."""
         return self.error is not None and self.status is not Status.CANCELLED
 
     @property
     def reason(self) -> str | None:
-        """Why the job has ended, or waits; what else becomes of it needs no reason."""
+        """Why the job has ended or waits; other decisions need no reason."""
         return self.message or None if self.status in _EXPLAINED else None
 
 
@@ -79,8 +79,8 @@ def decide(
 ) -> Decision:
     """What becomes of a running job whose current lease settles with `outcome`.
 
-    `attempts` counts the current one; `allowance` is how many the job may have in all;
-    `cancel_reason` is set when a person asked to stop it: any outcome that does not end the job
+    `attempts` includes the current one; `allowance` is how many the job may have in total.
+    `cancel_reason` is set when a person asked to stop the job: any outcome that does not end it
     then cancels it.
     """
     if isinstance(outcome, Complete):
@@ -88,7 +88,7 @@ def decide(
     if isinstance(outcome, Cancel):
         return _cancelled(attempts, outcome.reason or cancel_reason or "")
     if cancel_reason is not None:
-        # The attempt counts as cancelled, not as failed; its error is kept all the same.
+        # The attempt counts as cancelled, not as failed, but its error is kept.
         error = None if isinstance(outcome, Snooze | Release) else outcome.error
         return _cancelled(attempts, cancel_reason, error)
     if isinstance(outcome, Snooze):
@@ -104,7 +104,7 @@ def decide(
     delay_seconds = outcome.retry_after_seconds
     if delay_seconds is None:
         delay_seconds = (policy or DEFAULT_POLICY).delay_seconds(attempts, random)
-    # A task's own number may be anything, NaN included; it must not break the store's write.
+    # A task may give any number, NaN included; it must not break the store's write.
     run_at = now + timedelta(seconds=min(max(0.0, delay_seconds), DELAY_SECONDS_MAX))
     return Decision(
         Event.FAILED, Status.FAILED, attempts, _RETRIED, message, outcome.error, run_at, True
@@ -112,7 +112,7 @@ def decide(
 
 
 def failed_for_good(attempts: int, message: str, error: JobError) -> Decision:
-    """The end of a running job by a failure that must not, or cannot, be retried."""
+    """The end of a running job after a failure that must not or cannot be retried."""
     return Decision(
         Event.DEAD, Status.DEAD, attempts, _FAILED_FOR_GOOD, message, error, has_run=True
     )
@@ -121,7 +121,7 @@ def failed_for_good(attempts: int, message: str, error: JobError) -> Decision:
 def decide_recovery(
     *, attempts: int, allowance: int, cancel_reason: str | None, error: JobError | None = None
 ) -> Decision:
-    """What becomes of a running job that is taken from its holder; `error` says how it was lost."""
+    """What becomes of a running job taken from its holder; `error` says how the holder was lost."""
     if cancel_reason is not None:
         cancelled = _cancelled(attempts, cancel_reason, error)
         return msgspec.structs.replace(cancelled, totals=_LOST_AND_CANCELLED)

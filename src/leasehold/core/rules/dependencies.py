@@ -20,19 +20,19 @@ from leasehold.errors import (
 )
 
 REASON_LENGTH_MAX: Final = 300
-"""A bound on a dependency's reason inside its dependent's: a long chain would repeat them all."""
+"""A bound on a dependency's reason inside its dependent's; a long chain would repeat them all."""
 CYCLE_SHOWN_MAX: Final = 20
 
 _NAMES_A_DEPENDENCY: Final = re.compile(r"dependency (.+?) (is|was) (completed|dead|cancelled)\b")
-"""In the words of `told`."""
+"""The wording of `told`."""
 _NAMES_A_DEPENDENT: Final = re.compile(r"job (\S+), which has not ended, depends on it")
-"""In the words of `refuse_discard`."""
+"""The wording of `refuse_discard`."""
 
 J = TypeVar("J")
-"""However a store knows a job."""
+"""A store's own handle of a job."""
 
 Verdict = Submitted | LeaseholdError | None
-"""The state of a draft: it is a duplicate, it is refused, or (None) it will be a new job."""
+"""The fate of a draft: a duplicate, a refusal, or (None) a new job."""
 
 
 def consequence(policy: DependencyPolicy, ended: Status) -> Status | None:
@@ -43,15 +43,16 @@ def consequence(policy: DependencyPolicy, ended: Status) -> Status | None:
 
 
 def is_in_the_way(policy: DependencyPolicy, ended: Status | None) -> bool:
-    """Whether a dependency keeps its dependent from being pending; None for one not ended.
+    """Whether a dependency keeps its dependent from being pending; its status is None until it
+    ends.
 
-    A dependency that ended badly does, unless that is ignored: it ends its dependent instead.
+    One that ended badly does, unless that is ignored: it ends its dependent instead.
     """
     return ended is None or consequence(policy, ended) is not None
 
 
 def told(dependency: str, ended: Status, reason: str | None) -> str:
-    """A dependency's end in words: the message in its dependent's history, and its reason.
+    """A dependency's end in words: the message for its dependent's history, and the reason.
 
     >>> told("a", Status.DEAD, "ValueError: no")
     'dependency a is dead: ValueError: no'
@@ -64,8 +65,8 @@ def told(dependency: str, ended: Status, reason: str | None) -> str:
 def still_to_wait_for(
     job_id: str, policy: DependencyPolicy, needed: Iterable[tuple[J, str, Status | None]]
 ) -> list[J]:
-    """The jobs that a replayed job is to wait for, of those it depends on and that are still there;
-    refuses a replay that would be in vain.
+    """The existing dependencies that a replayed job must wait for; refuses a replay that would be
+    in vain.
     """
     unfinished = []
     for job, needed_id, status in needed:
@@ -85,7 +86,7 @@ def refuse_replay(job_id: str, dependency: str, ended: Status) -> InvalidTransit
 
 
 def unknown_dependency(job_id: str, needed: str) -> UnknownDependencyError:
-    """The answer to a draft that depends on a job which is not there."""
+    """The answer to a draft that depends on a job that does not exist."""
     return UnknownDependencyError(
         f"job {job_id} depends on {needed}, and there is no such job: submit it before, or in the "
         "same call"
@@ -93,7 +94,7 @@ def unknown_dependency(job_id: str, needed: str) -> UnknownDependencyError:
 
 
 def refused_dependency(job_id: str, needed: str, refusal: LeaseholdError) -> UnknownDependencyError:
-    """The answer to a draft that depends on another draft which was refused."""
+    """The answer to a draft that depends on a refused draft."""
     return UnknownDependencyError(f"job {job_id} depends on {needed}, which was refused: {refusal}")
 
 
@@ -105,9 +106,9 @@ def refuse_discard(job_id: str, dependent: str) -> InvalidTransitionError:
 
 
 def without_hidden(text: str, is_hidden: Callable[[str], bool]) -> str:
-    """The words above, for a reader who may not know some of the jobs that they name.
+    """The messages above, for a reader who may not know of some of the jobs that they name.
 
-    What follows a hidden dependency is why it ended, and what that one was told in its turn.
+    The text after a hidden dependency says why it ended, and may quote its own dependencies.
 
     >>> words = "dependency a was cancelled: dependency b is dead: ValueError: no"
     >>> without_hidden(words, lambda job_id: job_id == "b")
@@ -130,7 +131,7 @@ def without_hidden(text: str, is_hidden: Callable[[str], bool]) -> str:
 
 
 class SortedOut(NamedTuple):
-    """The drafts of a call that may be stored in part, with the invalid ones set apart."""
+    """The drafts of a partial call, with the invalid ones separated."""
 
     good: list[Draft]
     bad: dict[int, LeaseholdError]
@@ -152,7 +153,7 @@ class SortedOut(NamedTuple):
     def woven(
         self, answers: Iterable[Submitted | LeaseholdError]
     ) -> list[Submitted | LeaseholdError]:
-        """The answers about the good ones, and the errors of the bad ones in their places."""
+        """The answers for the valid drafts, with the errors of the invalid ones in their places."""
         stored = iter(answers)
         count = len(self.good) + len(self.bad)
         return [self.bad[index] if index in self.bad else next(stored) for index in range(count)]
@@ -161,9 +162,9 @@ class SortedOut(NamedTuple):
 class SubmitPlan:
     """What becomes of the drafts of one call, some of which depend on others.
 
-    `verdicts` are those of the drafts by themselves; `exists` says whether the store has a job of
-    this id; `refused` are drafts of the call that did not even come here; `gone` are the ids of
-    drafts that are duplicates of jobs which were pruned.
+    `verdicts` are the verdicts on the drafts without their dependencies; `exists` says whether the
+    store has a job with an id; `refused` are drafts of the call that were refused earlier; `gone`
+    are the ids of drafts that are duplicates of pruned jobs.
     """
 
     def __init__(
@@ -179,24 +180,24 @@ class SubmitPlan:
         self._exists = exists
         self._refused = refused
         self.verdicts = list(verdicts)
-        """One per draft, once all dependencies were looked at."""
+        """One per draft, with all dependencies taken into account."""
         self._first: dict[str, int] = {}
-        """By id, the draft that it means: of several, the first that was not refused."""
+        """The draft for each id: of several, the first that was not refused."""
         for index, draft in enumerate(drafts):
             first = self._first.setdefault(draft.id, index)
             if isinstance(verdicts[first], LeaseholdError):
                 self._first[draft.id] = index
         self.refusal = next((each for each in verdicts if isinstance(each, LeaseholdError)), None)
-        """The first refusal, of which others may be consequences; None if nothing is refused."""
+        """The first refusal, which may have caused others; None if nothing is refused."""
         self._judge_all()
         self.needs: list[tuple[str, ...]] = [
             tuple(dict.fromkeys(map(self._stands_for, draft.depends_on))) if verdict is None else ()
             for draft, verdict in zip(drafts, self.verdicts, strict=True)
         ]
-        """What each new job waits for: a duplicate is replaced by the job it is one of."""
+        """The dependencies of each new job, with duplicates replaced by their originals."""
 
     def _judge_all(self) -> None:
-        """Each after those it depends on; where that cannot be, there is a cycle."""
+        """Judge each draft after its dependencies; if that is impossible, there is a cycle."""
         waits = {
             index: {
                 inner
@@ -229,7 +230,7 @@ class SubmitPlan:
                     waits.get(each, set()).discard(index)
             ready = [index for index in dict.fromkeys(freed) if not waits[index]]
         for index, verdict in enumerate(self.verdicts):
-            # The duplicate of a draft that was refused after all shares its fate.
+            # A duplicate of a draft that is refused later is refused too.
             if (
                 isinstance(verdict, Submitted)
                 and verdict.id in self._first
@@ -242,12 +243,12 @@ class SubmitPlan:
         return self.verdicts[index] is None and bool(self._drafts[index].depends_on)
 
     def _index(self, job_id: str) -> int | None:
-        """The draft of this call that an id means, if it means one."""
+        """The index of the draft of this call that an id means, if any."""
         return self._first.get(self._stands_for(job_id))
 
     def _stands_for(self, job_id: str) -> str:
         if job_id in self._gone:
-            return job_id  # Not for whichever job has the id of the pruned one by now.
+            return job_id  # Not the job that has the pruned job's id by now.
         index = self._first.get(job_id)
         verdict = None if index is None else self.verdicts[index]
         return verdict.id if isinstance(verdict, Submitted) else job_id
@@ -275,7 +276,7 @@ class SubmitPlan:
 
 
 def _cycle(waits: Mapping[int, set[int]]) -> list[int]:
-    """Some cycle among jobs that all wait for one of them: following the links must meet it."""
+    """Some cycle among jobs that each wait for another one: following the links must meet it."""
     path: dict[int, int] = {}
     index = next(iter(waits))
     while index not in path:

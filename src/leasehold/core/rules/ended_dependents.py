@@ -1,7 +1,7 @@
-"""Whether everybody who depended on a job has ended, so that it may be deleted (DEP-7).
+"""Whether all dependents of a job have ended, so that it may be deleted (DEP-7).
 
-There may be very many of them. So a write looks at some, and a store of tables writes down how far
-it has got: dependents behind that mark are not visited again, unless one of them is replayed.
+There may be very many dependents. So each write checks some, and a store of tables records how far
+it has got: dependents before that mark are not visited again, unless one of them is replayed.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from leasehold.core.model.budget import DEPENDENTS_LOOKED_AT_ONCE
 
 
 class DependentsBook(Protocol):
-    """The dependents of a job that were not visited yet; jobs are known by numbers."""
+    """The dependents of a job that were not visited yet; jobs are identified by number."""
 
     def next(self, seq: int, limit: int) -> Sequence[tuple[int, bool]]:
-        """So many of them, in order of their numbers, and whether each has ended."""
+        """The next dependents, in order of their numbers, and whether each has ended."""
 
     def looked_up_to(self, seq: int, dependent: int) -> None:
-        """All dependents up to this number have ended."""
+        """Record that all dependents up to this number have ended."""
 
     def how_many(self, seqs: Sequence[int], limit: int) -> int:
-        """How many all of these jobs have, counted up to the limit."""
+        """How many dependents these jobs have together, counted up to the limit."""
 
 
 def is_crowded(book: DependentsBook, seq: int) -> bool:
-    """Whether a job has as many as one write may look at: others are to look through them first."""
+    """Whether a job has as many as one write may check: other writes must go through them first."""
     return len(book.next(seq, DEPENDENTS_LOOKED_AT_ONCE)) == DEPENDENTS_LOOKED_AT_ONCE
 
 
 def look_through(look: Callable[[], int]) -> None:
-    """Look at all dependents of a crowded job; each call is a write that looks at some."""
+    """Check all dependents of a crowded job; each call is a write that checks some."""
     while look() == DEPENDENTS_LOOKED_AT_ONCE:
         pass
 
 
 def look_at_some(book: DependentsBook, seq: int) -> int:
-    """Look at some further dependents of a job; answers how many have ended, one by one."""
+    """Check some further dependents of a job; returns how many have ended in sequence."""
     return _look_at(book, seq, DEPENDENTS_LOOKED_AT_ONCE)
 
 
@@ -50,7 +50,7 @@ def _look_at(book: DependentsBook, seq: int, limit: int) -> int:
 
 
 def within_budget(book: DependentsBook, seqs: Sequence[int]) -> Sequence[int]:
-    """Those of these jobs whose dependents one write can look at."""
+    """The given jobs whose dependents one write can check."""
     limit = DEPENDENTS_LOOKED_AT_ONCE
     if book.how_many(seqs, limit + 1) <= limit:
         return seqs

@@ -1,7 +1,7 @@
 """The ends of attempts: the decisions about jobs that have just left `running`, as rows.
 
-Ends are gathered and written by one statement of each kind: a batch of settlements is the way
-nearly every job ends.
+Ends are gathered and written by one statement of each kind, since nearly every job ends in a batch
+of settlements.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _COMPLETED: Final = completed(1)
 COMPLETED_EVENT: Final = _COMPLETED.event
 COMPLETED_STATUS: Final = _COMPLETED.status
 COMPLETED_CODES: Final = (EVENT_CODE[COMPLETED_EVENT], STATUS_CODE[COMPLETED_STATUS])
-"""How a completed attempt is recorded: the event, and the status of its job after it."""
+"""The codes of a completed attempt: the event, and the job's status after it."""
 
 
 class EndedLease(NamedTuple):
-    """A lease that was just ended: what END_LEASE returns."""
+    """A lease that has just ended, as END_LEASE returns it."""
 
     seq: int
     version: int
@@ -49,19 +49,20 @@ class EndedLease(NamedTuple):
 
 
 _Kind = tuple[int, Status, tuple[str, ...], bool, str]
-"""Ends that are counted together: lane, status after, totals, whether they have run, worker."""
+"""The key of ends counted together: lane, status after, totals, whether they have run, worker."""
 
 
 def decide_end(
     held: EndedLease, outcome: Outcome, allowance: int, retry: str | None, random: Random, now: int
 ) -> Decision:
-    """What becomes of a job whose lease was just ended; `retry` is its policy as it is stored."""
+    """What becomes of a job whose lease has just ended; `retry` is its policy as stored."""
     policy = None
     if isinstance(outcome, Fail) and retry is not None:
         try:
             policy = retry_of(retry)
         except UNREADABLE as error:
-            # The time of its next try cannot be read: it is set aside, with the attempt's outcome.
+            # The time of the next try cannot be computed: the job is set aside, with the attempt's
+            # outcome.
             reason = set_aside_reason(problem_of(error))
             return failed_for_good(held.attempts, reason, outcome.error)
     return decide(
@@ -85,7 +86,7 @@ class Counters(Protocol):
         """Change a lane's counter."""
 
     def worked(self, worker: str, lane: int, names: Sequence[str], jobs: int) -> None:
-        """Count jobs of a lane for a worker, under those names that are counted of workers."""
+        """Count jobs of a lane for a worker, under the names that are counted by worker."""
 
 
 class GatheredEnds:
@@ -100,11 +101,11 @@ class GatheredEnds:
         self._now = now
         self._measured = measured
         self._events_max = 2 * records_max
-        """A job with no more events than that cannot have too many attempt records."""
+        """A job with no more events than this cannot have too many attempt records."""
         self._counted: dict[_Kind, list[int]] = {}
-        """How long each attempt had its lease."""
+        """How long each attempt held its lease."""
         self._completed: dict[tuple[int, str], list[int]] = {}
-        """The same for completed jobs, by lane and worker."""
+        """How long each completed attempt held its lease, by lane and worker."""
         self.attempts: list[tuple[Any, ...]] = []
         """The rows of `attempt`."""
         self.finished: list[tuple[Any, ...]] = []
@@ -116,16 +117,16 @@ class GatheredEnds:
         self.ended: list[str] = []
         """The ids of jobs that have ended."""
         self.failed: list[tuple[int, int]] = []
-        """Jobs that have failed once more, and when."""
+        """Jobs that have failed again, and when."""
         self.errors: list[tuple[int, str, JobError]] = []
-        """Attempts that failed: lane, job, and the error."""
+        """Failed attempts: lane, job and error."""
         self.surplus: list[int] = []
         """Jobs that may have too many attempt records."""
 
     def complete(self, job_id: str, held: tuple[Any, ...], lane: int, outcome: Complete) -> Settled:
-        """Let a job be completed; `held` has the columns of an EndedLease.
+        """Complete a job; `held` has the columns of an EndedLease.
 
-        Nearly all attempts end in this way, so its cost decides the throughput of a worker.
+        Nearly all attempts end this way, so its cost determines a worker's throughput.
         """
         now = self._now
         (
@@ -166,8 +167,8 @@ class GatheredEnds:
         *,
         checkpoint: bool = False,
     ) -> Settled:
-        """Apply a decision to a job that did not complete; a lost attempt's record is a
-        checkpoint.
+        """Apply a decision to a job that did not complete; a lost attempt leaves a checkpoint
+        record.
         """
         now = self._now
         status, attempts, error = decision.status, decision.attempts, decision.error
@@ -230,7 +231,7 @@ class GatheredEnds:
         return Settled(job_id, version, decision.event, status, attempts, decision.run_at)
 
     def count(self, counters: Counters) -> None:
-        """Count them in their lanes and for their workers."""
+        """Count these ends in their lanes and for their workers."""
         for (lane, worker), micros in self._completed.items():
             count_completed(counters, self._measured, lane, worker, micros)
         for kind, micros in self._counted.items():
@@ -240,7 +241,7 @@ class GatheredEnds:
 def count_completed(
     counters: Counters, measured: Measured, lane: int, worker: str, micros: Sequence[int]
 ) -> None:
-    """Count completed jobs of a lane for their worker; each has run for so long."""
+    """Count completed jobs of a lane for their worker, with their run times."""
     kind = (lane, COMPLETED_STATUS, _COMPLETED.totals, _COMPLETED.has_run, worker)
     _count(counters, measured, kind, micros)
 

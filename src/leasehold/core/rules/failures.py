@@ -1,8 +1,8 @@
 """Failures by fingerprint: the records of failed attempts, and which of them a store forgets.
 
-Written only when an attempt fails. A store that cannot update a row on its way out may add rows and
-fold them later: `Failure.then` makes one of two. Beside them, attempts are counted by the type of
-their error alone: those counts only grow, whichever fingerprints are forgotten.
+They are written only when an attempt fails. A store that cannot update rows in place may add rows
+and merge them later with `Failure.then`. In addition, attempts are counted by the type of their
+error alone: those counts only grow, whichever fingerprints are forgotten.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from leasehold.core.rules.recovery import WORKER_LOST
 FAILURES_MAX: Final = 1000
 """How many fingerprints a store keeps."""
 FORGOTTEN_TOGETHER: Final = 100
-"""How many are forgotten when there are too many, so that not every new one has to look for one."""
+"""How many are forgotten at once when there are too many, so that not every new one has to search
+for one.
+"""
 
 
 ERROR_TYPES_MAX: Final = 200
 """How many error types, each in one queue, are counted under their own names."""
 ERROR_TYPE_LENGTH_MAX: Final = 120
-"""A longer name of a type is cut."""
+"""Longer names of types are cut."""
 ERROR_TYPE_KEPT: Final = timedelta(days=7)
-"""A type that did not occur for so long leaves its place to another one, if there is none left."""
+"""A type that did not occur for this long gives its place to another one when none is left."""
 OTHER: Final = "other"
-"""What types are counted as for which there is no place."""
+"""The name under which types without a place are counted."""
 
 
 class ErrorType(NamedTuple):
@@ -40,7 +42,7 @@ class ErrorType(NamedTuple):
 
 
 class StandingFailure(NamedTuple):
-    """What decides whether a failure is forgotten."""
+    """The fields that decide whether a failure is forgotten."""
 
     fingerprint: str
     attempts: int
@@ -51,10 +53,10 @@ class FailureBook(Protocol):
     """The failures that a store keeps, inside one write."""
 
     def known(self, fingerprints: Collection[str]) -> Mapping[str, Failure]:
-        """Those of them that are kept."""
+        """The failures with these fingerprints that are kept."""
 
     def keep(self, failures: Sequence[Failure]) -> None:
-        """Write failures down, each in the place of its earlier record."""
+        """Save failures, each replacing its earlier record."""
 
     def size(self) -> int:
         """How many are kept."""
@@ -65,20 +67,20 @@ class FailureBook(Protocol):
     def forget(self, fingerprints: Sequence[str]) -> None: ...
 
     def known_types(self, types: Collection[ErrorType]) -> Collection[ErrorType]:
-        """Those of them that are counted under their own names."""
+        """The given types that are counted under their own names."""
 
     def types_counted(self) -> int:
-        """How many are."""
+        """How many types are counted under their own names."""
 
     def count_types(self, attempts: Mapping[ErrorType, int], at: datetime) -> None:
-        """Add to the counts of types, or begin them."""
+        """Add to the counts of types, or start them."""
 
     def forget_types(self, before: datetime) -> None:
-        """Drop the counts of types that did not occur since."""
+        """Drop the counts of types that did not occur since a given time."""
 
 
 def note(book: FailureBook, attempts: Iterable[FailedAttempt], at: datetime) -> None:
-    """Count attempts that failed, or whose worker was lost, each for its fingerprint."""
+    """Count attempts that failed or whose worker was lost, by fingerprint."""
     alike: defaultdict[WhatFailed, list[str]] = defaultdict(list)
     for attempt in attempts:
         alike[what_failed(_told_alike(attempt))].append(attempt.job_id)
@@ -109,9 +111,9 @@ def _count_types(book: FailureBook, failures: Iterable[Failure], at: datetime) -
 
 
 def to_forget(failures: Iterable[StandingFailure]) -> list[str]:
-    """Which failures to forget when there are too many: the oldest that came once, then others.
+    """Which failures to forget when there are too many: the oldest that occurred once, then others.
 
-    So a flood of errors that are all different does not wash away recurring ones.
+    So a flood of different errors does not displace recurring ones.
     """
     standing = sorted(failures, key=lambda each: (each.attempts > 1, each.last_at))
     surplus = max(0, len(standing) - FAILURES_MAX + FORGOTTEN_TOGETHER)
@@ -119,7 +121,7 @@ def to_forget(failures: Iterable[StandingFailure]) -> list[str]:
 
 
 def in_order(failures: Iterable[Failure], queue: str | None, task: str | None) -> list[Failure]:
-    """Those of a queue and a task, the most frequent first."""
+    """The failures of a queue and a task, most frequent first."""
     found = [each for each in failures if queue in (None, each.queue) and task in (None, each.task)]
     return sorted(
         found, key=lambda each: (-each.count, -each.last_at.timestamp(), each.fingerprint)
@@ -127,7 +129,9 @@ def in_order(failures: Iterable[Failure], queue: str | None, task: str | None) -
 
 
 def _told_alike(attempt: FailedAttempt) -> FailedAttempt:
-    """The message of a lost attempt names its worker and times: those do not make it another."""
+    """The message of a lost attempt without its worker and times, which do not make it a different
+    failure.
+    """
     if attempt.error.type != WORKER_LOST:
         return attempt
     error = JobError(WORKER_LOST, "the worker died, or let its lease expire")

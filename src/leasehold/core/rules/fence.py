@@ -1,9 +1,8 @@
-"""The fence: who speaks for a job under a lease that is over is refused, and the job's history
-says so.
+"""The fence: calls under a lease that is over are refused, and the job's history records it.
 
-A store finds out in its own way whether a lease is still held (a guard in a statement, a look at a
-record). The refusal, its error and its event are decided here; so is the exception, a settlement
-that was accepted before and only lost its reply.
+A store determines in its own way whether a lease is still held (a guard in a statement, a look at a
+record). The refusal, its error and its event are decided here, and so is the exception: a
+settlement that was accepted before and only lost its reply.
 """
 
 from __future__ import annotations
@@ -43,25 +42,25 @@ _LEADS_TO: Final[dict[type[Outcome], tuple[Event, ...]]] = {
     Release: (Event.RELEASED, Event.CANCELLED),
     Cancel: (Event.CANCELLED,),
 }
-"""How an attempt may end by an outcome of each kind, a cancel request included."""
+"""The ends that each kind of outcome may lead to, including those by a cancel request."""
 
 
 class StandingJob(Protocol):
-    """The state of a job as its own row tells it."""
+    """The state of a job as stored in its own row."""
 
     @property
     def status(self) -> Status: ...
     @property
     def lease_version(self) -> int:
-        """The latest that was granted."""
+        """The latest version that was granted."""
 
     @property
     def worker(self) -> str | None:
-        """Who holds it, while it runs."""
+        """Its holder, while it runs."""
 
     @property
     def available_at(self) -> int:
-        """Since when, or from when on, it may be leased."""
+        """When it became or becomes available to lease."""
 
 
 J = TypeVar("J", bound=StandingJob)
@@ -71,18 +70,18 @@ class Histories(Protocol[J]):
     """The histories of jobs, inside one write."""
 
     def standing(self, job_id: str) -> J | None:
-        """Where a job stands; None if there is no such job."""
+        """The state of a job; None if there is no such job."""
 
     def holder_under(self, job: J, version: int) -> str | None:
         """Who held the job under a version that is over; None if it was never granted."""
 
     def settled_under(self, job: J, version: int) -> Settled | None:
-        """The outcome of the holder's settlement, by the attempt's record and without a time; None
-        if the lease was taken from its holder, or the record is gone.
+        """The outcome of the holder's settlement, from the attempt's record and without a time;
+        None if the lease was taken from its holder or the record is gone.
         """
 
     def result_of(self, job: J) -> tuple[bytes, str] | None:
-        """The result of a completed job and its codec; None if it has none, or none any more."""
+        """The result of a completed job and its codec; None if it has none (any more)."""
 
     def tell(
         self,
@@ -96,7 +95,7 @@ class Histories(Protocol[J]):
 
 
 def is_held(job: StandingJob, version: int) -> bool:
-    """Whether a job runs under this version, so that its holder may speak for it."""
+    """Whether a job runs under this version, so that its holder may act for it."""
     return job.status is _RUNNING and job.lease_version == version
 
 
@@ -109,7 +108,7 @@ def lease_is_over(job_id: str, version: int, job: StandingJob | None) -> LeaseLo
 
 
 def settle_stale(histories: Histories[J], settlement: Settlement) -> Settled | LeaseLostError:
-    """Answer a settlement whose lease is over: as the first time, if it was accepted before."""
+    """Answer a settlement whose lease is over: with the first answer, if it was accepted before."""
     job_id, version = settlement.job_id, settlement.version
     job = histories.standing(job_id)
     before = None if job is None else histories.settled_under(job, version)
@@ -129,7 +128,7 @@ def settle_stale(histories: Histories[J], settlement: Settlement) -> Settled | L
 def _has_another_result(histories: Histories[J], job: J, version: int, outcome: Complete) -> bool:
     """Whether the job's result under this version is known, and differs from the given one."""
     if (job.status, job.lease_version) != (Status.COMPLETED, version):
-        return False  # It was replayed: the result went with it.
+        return False  # The job was replayed: its result was dropped.
     kept = histories.result_of(job)
     if kept is None or kept == (outcome.result, outcome.codec):
         return False
@@ -141,14 +140,14 @@ def _has_another_result(histories: Histories[J], job: J, version: int, outcome: 
     except BlobDamagedError:
         return False
     if kept_codec == codec == "pickle":
-        return False  # One value may be pickled in several ways.
+        return False  # The same value may be pickled in several ways.
     return (kept_codec, kept_data) != (codec, data)
 
 
 def _content(data: bytes, codec: str) -> tuple[str, bytes]:
-    """A result's encoding and the mark that tells it from others: for a blob, its digest.
+    """A result's codec and what identifies its data: for a blob, the digest.
 
-    Two blobs with the same data have two keys, and are still the same result.
+    Two blobs with the same data have different keys but are the same result.
     """
     if codec != BLOB_CODEC:
         return codec, data

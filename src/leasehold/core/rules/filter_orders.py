@@ -1,7 +1,7 @@
-"""Orders to all jobs that fit a filter, carried out inside the store, so many in each write.
+"""Orders to all jobs that match a filter, carried out inside the store, a bounded number per write.
 
-Such an order carries no job out and back: the answer counts. A reader finds the jobs that fit,
-without the lock; the write checks each job once more.
+Such an order transfers no jobs: the answer has counts. A reader finds the matching jobs without the
+lock; the write checks each job again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from leasehold.core.rules.people import OrderDesk
 from leasehold.errors import InvalidJobError, InvalidOrderError, LeaseholdError
 
 ORDERED_AT_ONCE: Final = 500
-"""Jobs that one write changes, so that others get their turn in between."""
+"""Jobs that one write changes, so that other writers get a turn in between."""
 
 H = TypeVar("H")
 
 
 class CancelAll(msgspec.Struct, frozen=True, tag="cancel"):
-    """Stop jobs that wait or run."""
+    """Cancel jobs that wait or run."""
 
     reason: str = ""
 
@@ -73,7 +73,7 @@ ABLE: Final[dict[type, frozenset[Status]]] = {
 
 
 class OrderedJob(msgspec.Struct, frozen=True):
-    """A job that has taken an order, as it left it."""
+    """A job that has taken an order, in its new state."""
 
     id: str
     status: Status
@@ -81,21 +81,21 @@ class OrderedJob(msgspec.Struct, frozen=True):
 
 
 class Ordered(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an order in one write."""
+    """What an order did in one write."""
 
     changed: int = 0
     jobs: list[OrderedJob] = []
     """The jobs that were changed; further columns are up to the store."""
     refused: dict[str, int] = {}
-    """How many fitted, but could not take it: by the code of the error."""
+    """How many matched but could not take the order, by error code."""
     next_cursor: str | None = None
-    """Give the order again with it: more jobs fit. None when all were dealt with."""
+    """Repeat the order with it, since more jobs match; None when all were handled."""
     blobs_left: list[Job] = []
     """Deleted jobs with a payload or a result in a blob, so that the caller can delete the blob."""
 
 
 class FilterOrders(Protocol):
-    """The part of a store that takes orders about all jobs that fit."""
+    """The part of a store that takes orders about all matching jobs."""
 
     def order(
         self,
@@ -106,30 +106,31 @@ class FilterOrders(Protocol):
         limit: int = ORDERED_AT_ONCE,
         cursor: str | None = None,
     ) -> Ordered:
-        """Carry an order out for jobs that fit, at most `limit` of them, in one write.
+        """Carry an order out for matching jobs, at most `limit`, in one write.
 
         - ORD-1  Each job gets the same treatment as by `cancel`, `replay`, `discard`,
                  `reprioritize` or `purge_queue`, with one audit record for all of this write; jobs
-                 that cannot take the order are not meant. The answer names the changed jobs, as
-                 they were left.
-        - ORD-2  While the answer has a cursor, more jobs fit: a caller that asks again with it,
-                 until there is none, has met every job that fitted all the while, and none twice.
-        - ORD-3  Jobs that no longer fit when the write comes to them are left alone. Jobs that
-                 refuse are counted, and do not hinder the others.
-        - ORD-4  Replays and discards begin with the oldest, since dependencies are as a rule older
-                 than their dependents; the others with the latest.
+                 that cannot take the order are not included. The answer has the changed jobs in
+                 their new state.
+        - ORD-2  While the answer has a cursor, more jobs match: a caller that repeats the order
+                 with it until there is none visits every job that matched throughout, and none
+                 twice.
+        - ORD-3  Jobs that no longer match when the write reaches them are left alone. Jobs that
+                 refuse are counted and do not hinder the others.
+        - ORD-4  Replays and discards begin with the oldest jobs, since dependencies are usually
+                 older than their dependents; the other orders begin with the latest.
         - ORD-5  A limit outside 1 to PAGE_MAX, an invalid cursor and an invalid order raise
                  InvalidPageError, InvalidCursorError and InvalidOrderError; nothing is changed.
         """
 
 
 def is_oldest_first(order: Order) -> bool:
-    """From which end the jobs are gone through (ORD-4)."""
+    """Whether the order begins with the oldest jobs (ORD-4)."""
     return isinstance(order, ReplayAll | DiscardAll)
 
 
 def narrowed(order: Order, where: JobFilter, limit: int) -> JobFilter:
-    """The filter, for jobs that can take the order; refuses an unknown order."""
+    """The filter, narrowed to jobs that can take the order; refuses an unknown order."""
     check_page(limit)
     able = ABLE.get(type(order))
     if able is None:
@@ -148,7 +149,7 @@ def narrowed(order: Order, where: JobFilter, limit: int) -> JobFilter:
 def carry_out(
     desk: OrderDesk[H], order: Order, where: JobFilter, job_ids: Sequence[str], actor: str
 ) -> Ordered:
-    """Give the order to those of these jobs that still fit."""
+    """Give the order to the given jobs that still match."""
     found = desk.find_all(job_ids)
     fitting = [each for each in job_ids if each in found and where.matches(found[each][1])]
     return give(desk, order, fitting, actor)
@@ -161,7 +162,7 @@ def give(
     actor: str,
     operation: str | None = None,
 ) -> Ordered:
-    """Give the order to these jobs, as a part of an operation or for itself."""
+    """Give the order to these jobs, alone or as part of an operation."""
     answers = _answers(desk, order, job_ids, actor, operation)
     done = [answer for answer in answers if isinstance(answer, Job)]
     refused = Counter(each.code for each in answers if isinstance(each, LeaseholdError))

@@ -1,7 +1,7 @@
-"""The gate of a submit: lets drafts into the queues that have rules, one account for each queue.
+"""The gate of a submit: admits drafts to queues with rules, with one account for each queue.
 
 All of it happens in the write that stores the jobs: the store reads the counts of its queues, and
-keeps the tokens and places that the accepted jobs have used up. So a limit holds under any race.
+saves the tokens and places that the accepted jobs use up. So a limit holds under any race.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class QueueFill(NamedTuple):
 
     pending: int
     ended: int
-    """How many of its jobs have ended, ever."""
+    """How many of its jobs have ever ended."""
     drain: Drain | None
     """The samples of an earlier look; None before the first."""
 
 
 class GateBook(Protocol):
-    """The state of a store's queues inside one write, to be read and kept."""
+    """The state of a store's queues, read and saved inside one write."""
 
     @property
     def now(self) -> int: ...
 
     def rule_of(self, queue: str) -> QueueRule | None:
-        """None for a queue that was never configured."""
+        """The rule of a queue; None if it was never configured."""
 
     def fill_of(self, queue: str) -> QueueFill: ...
 
@@ -43,11 +43,11 @@ class GateBook(Protocol):
         """When a token bucket will be full, in nanoseconds; 0 for a full one."""
 
     def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
-        """Buckets that are full by now may be forgotten: clients come and go without number."""
+        """Buckets that are full again may be forgotten: the number of clients is unbounded."""
 
 
 class Gate:
-    """Lets the drafts of one call in, by the rules of the queues that have any."""
+    """Admits the drafts of one call by the rules of their queues."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Gate:
         known: Callable[[Draft], str | None],
         partial: bool,
     ) -> None:
-        """`is_pending` says whether a draft's job will be pending, `known` which job its
-        idempotency key stands for, if it stands for one.
+        """`is_pending` says whether a draft's job will be pending; `known` returns the job that its
+        idempotency key stands for, if any.
         """
         self._book = book
         self._drafts = drafts
@@ -70,7 +70,7 @@ class Gate:
         self._drains: dict[str, Drain] = {}
 
     def admit(self, draft: Draft) -> Draft:
-        """Let a draft in, with its queue's defaults; raises what its queue has against it."""
+        """Admit a draft and fill in its queue's defaults; raises the queue's refusal."""
         queue = draft.queue
         if queue not in self._admissions:
             rule = self._book.rule_of(queue)
@@ -81,14 +81,14 @@ class Gate:
         return admission.admit(draft, pending=self._is_pending(draft))
 
     def keep(self) -> None:
-        """Keep the tokens and places that the accepted jobs have used up."""
+        """Save the tokens and places that the accepted jobs have used up."""
         self.keep_drains()
         for queue, admission in self._admissions.items():
             if admission is not None and admission.buckets:
                 self._book.keep_buckets(queue, admission.buckets)
 
     def keep_drains(self) -> None:
-        """Keep new samples of how fast the queues drain, whether jobs were let in or not."""
+        """Save new samples of how fast the queues drain, whether jobs were admitted or not."""
         for queue, drain in self._drains.items():
             self._book.keep_drain(queue, drain)
 

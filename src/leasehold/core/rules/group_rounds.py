@@ -1,8 +1,8 @@
-"""How a lease that is narrowed to a group gets round the group's parked keys, a few at a time.
+"""How leases narrowed to a group go through the group's parked keys, a few at a time.
 
-Parked jobs of a group may be the best of it, if they wait behind jobs of other groups. There may be
-any number of keys to ask, so each lease asks PARKED_KEYS_AT_ONCE of them and the next one goes on.
-How far they have got is remembered by the process only: if it is forgotten, a round begins anew.
+Parked jobs may be the best of a group if they wait behind jobs of other groups. The number of keys
+is unbounded, so each lease compares PARKED_KEYS_AT_ONCE of them and the next lease continues. Only
+the process remembers the position: if it is lost, a round starts again.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 GROUPS_MAX: Final = 1000
-"""Beyond so many groups, the round that began first is forgotten."""
+"""Beyond this many groups, the round that began first is forgotten."""
 
 
 class _Round(NamedTuple):
     after: int
     took: bool
-    """Whether any of its leases took a job: there may be more behind."""
+    """Whether any lease of the round took a job, so that there may be more."""
 
 
 class GroupRounds:
@@ -26,15 +26,16 @@ class GroupRounds:
         self._open: dict[str, _Round] = {}
 
     def after(self, group: str) -> int | None:
-        """Behind which key the next lease looks; None for the first one of a round."""
+        """The key after which the next lease looks; None at the start of a round."""
         found = self._open.get(group)
         return None if found is None else found.after
 
     def looked(self, group: str, after: int | None, *, took: bool) -> bool:
-        """A lease has asked the keys up to this key (None: up to the last), and took jobs or none.
+        """Record that a lease has looked at the keys up to this one (None: the last), and whether
+        it took jobs.
 
-        Answers whether there may be more. A round without any job ends in a no, so that no lease
-        goes round for ever while all keys are full.
+        Returns whether there may be more. A round that took no job returns False, so that leases do
+        not go round for ever while all keys are full.
         """
         last = self._open.pop(group, None)
         if last is None and after is None:

@@ -1,8 +1,8 @@
 """What happened to a job, in words: its attempts, and its history.
 
-A store of tables keeps no log of events. An attempt's record stands for two (leased, and how it
-ended), the job's own row for its first, and only the other events are rows of their own; every row
-says which numbers its events have. Here they are woven into one history.
+A store of tables keeps no complete log of events. An attempt's record stands for two (leased, and
+how it ended), the job's own row for its first, and only the other events have rows of their own.
+Every row has the numbers of its events. Here they are merged into one history.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AttemptRow(NamedTuple):
 
 
 class RunningRow(NamedTuple):
-    """The attempt under way."""
+    """The current attempt."""
 
     version: int
     number: int
@@ -68,11 +68,11 @@ class EventRow(NamedTuple):
     worker: str | None
     version: int
     message: str | None
-    """The event's message; for a lease whose record had to go, its expiry."""
+    """The event's message; for a lease whose record was dropped, its expiry."""
 
 
 class HistoryRows(Protocol):
-    """The rows that a store of tables has of one job, each kind in the order of events."""
+    """The rows that a store of tables has for one job, each kind in the order of events."""
 
     job_id: str
 
@@ -80,19 +80,19 @@ class HistoryRows(Protocol):
         """When the job was created, and with which status; None if there is no such job."""
 
     def attempts(self, since: int = 0, limit: int | None = None) -> Iterable[AttemptRow]:
-        """Its attempts that ended after an event, up to so many."""
+        """Up to `limit` of its attempts that ended after an event."""
 
     def running(self) -> Iterable[RunningRow]:
-        """The one under way, if there is one."""
+        """The current attempt, if there is one."""
 
     def events(self, since: int, limit: int | None) -> Iterable[EventRow]:
-        """Its other events after one, up to so many."""
+        """Up to `limit` of its other events after a given one."""
 
     def leased_at(self, version: int) -> int | None:
-        """When a lease began whose attempt record had to go."""
+        """When a lease began whose attempt record was dropped."""
 
     def is_dropped(self) -> bool:
-        """Whether events are missing: a history dropped to keep the bound is gone as a whole."""
+        """Whether events are missing: a history that exceeds the bound is dropped as a whole."""
 
 
 def attempts_of(rows: HistoryRows) -> list[Attempt]:
@@ -135,15 +135,13 @@ def attempts_of(rows: HistoryRows) -> list[Attempt]:
 
 
 def page_of_history(rows: HistoryRows, limit: int, cursor: str | None) -> HistoryPage:
-    """A part of what happened to a job."""
+    """One page of a job's history."""
     since = check_cursor(limit, cursor) or 0
     return history_page(history_of(rows, since, limit + 1), limit)
 
 
 def history_of(rows: HistoryRows, since: int = 0, limit: int | None = None) -> list[HistoryEvent]:
-    """What happened to a job after an event. Of each kind no more rows are read than events are
-    wanted.
-    """
+    """A job's history after an event. No more rows of each kind are read than events are wanted."""
     created = rows.created()
     if created is None:
         return []
@@ -155,7 +153,7 @@ def history_of(rows: HistoryRows, since: int = 0, limit: int | None = None) -> l
             row.leased_event, row.started_at, row.number, row.worker, row.version,
             row.started_at + row.lease_micros,
         )  # fmt: skip
-        if row.outcome in EVENT_OF and row.after in STATUS_OF:  # Others are a newer version's.
+        if row.outcome in EVENT_OF and row.after in STATUS_OF:  # From a newer version.
             telling.add(
                 row.ended_event, row.ended_at, EVENT_OF[row.outcome], Status.RUNNING,
                 STATUS_OF[row.after], row.attempts, row.worker, row.version, row.message,
@@ -182,7 +180,7 @@ def history_of(rows: HistoryRows, since: int = 0, limit: int | None = None) -> l
 
 
 class Telling:
-    """The history of one job as it is put together, each event in words."""
+    """The history of one job while it is assembled, each event with its message."""
 
     def __init__(self, job_id: str, rows: HistoryRows | None = None) -> None:
         self._job_id = job_id
@@ -194,7 +192,7 @@ class Telling:
     def leased(
         self, n: int, at: int, attempts: int, worker: str | None, version: int, until: int
     ) -> None:
-        """A lease was granted, until then."""
+        """Add the event of a lease, which was granted until then."""
         self._leased_at[version] = at
         before, after = Status.PENDING, Status.RUNNING
         words = event_words(
@@ -214,7 +212,7 @@ class Telling:
         version: int = 0,
         message: str | None = None,
     ) -> None:
-        """Something happened of which this was said, if anything."""
+        """Add an event with its stored message, if it has one."""
         if not message:
             ends = before is Status.RUNNING and after is not Status.RUNNING
             held_micros = max(0, at - self._began(version, at)) if ends else None
@@ -235,7 +233,7 @@ class Telling:
         )
 
     def _began(self, version: int, otherwise: int) -> int:
-        """When a lease began; it may have begun before the part of the history that is read."""
+        """When a lease began, possibly before the part of the history that is read."""
         if version not in self._leased_at and self._rows is not None:
             found = self._rows.leased_at(version)
             self._leased_at[version] = otherwise if found is None else found

@@ -1,19 +1,19 @@
 """Priority inheritance: a job is as urgent as its most urgent dependent.
 
 A job's *base* is the highest of its own priority and the bases of the jobs that wait for it. So a
-job of low priority that an urgent one waits for, directly or not, does not keep it waiting. Both
-stores keep each base as it is, and ask here who else is concerned when one of them changes.
+low-priority job does not delay an urgent one that waits for it, directly or not. Every store keeps
+the bases, and asks here which other jobs are affected when one of them changes.
 
 Clauses of the store contract:
 
 - INH-1  A job that others wait for counts with the highest priority of its dependents, direct or
          not, from the write in which they begin to wait. `Job.inherited_priority` says so where it
          is above its own, which stays as it is.
-- INH-2  It falls back in the write in which the dependent that raised it waits no more, for any
-         reason, or has become less urgent.
-- INH-3  Where that concerns very many jobs, one write deals with so many of them
-         (`INHERITED_AT_ONCE`) and the following writes, by any process, with the rest; until then
-         those jobs count with the priority they had.
+- INH-2  It falls back in the write in which the dependent that raised it stops waiting, for any
+         reason, or becomes less urgent.
+- INH-3  If very many jobs are affected, one write handles up to `INHERITED_AT_ONCE` of them and the
+         following writes, by any process, handle the rest; until then those jobs keep the priority
+         they had.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from heapq import heappop, heappush
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 J = TypeVar("J", int, str)
-"""However a store names its jobs."""
+"""A store's own handle of a job."""
 
 
 class Compared(NamedTuple, Generic[J]):
-    """A job whose base has changed, and some of the jobs that it waits for."""
+    """A job whose base has changed, with some of the jobs that it waits for."""
 
     base: int
     needs: Sequence[tuple[J, int]]
-    """Each with its own base."""
+    """The jobs it waits for, each with its own base."""
 
 
 class Bases(Protocol[J]):
-    """The bases of jobs as a store keeps them, inside one of the writes that a change may take."""
+    """The bases of a store's jobs, inside one of the writes that a change may take."""
 
     def own_of(self, job: J) -> int:
         """A job's own priority."""
@@ -44,25 +44,25 @@ class Bases(Protocol[J]):
     def base_of(self, job: J) -> int: ...
 
     def waiting_for(self, job: J) -> Iterable[tuple[J, int]]:
-        """Who waits for a job, and with what base."""
+        """The jobs that wait for a job, with their bases."""
 
     def write(self, bases: Mapping[J, int]) -> None:
-        """Keep new bases, and let those of the jobs that are pending stand where these put them."""
+        """Save new bases, and move pending jobs to the places that these give them."""
 
     def changed(self, job: J, base: int) -> None:
-        """Note that a job's base has changed: its dependencies are to be compared with it."""
+        """Record that a job's base has changed, so that its dependencies are compared with it."""
 
     def next_suspect(self) -> J | None:
-        """A job that somebody may not raise any more; each is named once."""
+        """A job whose base may have to fall; each is returned once."""
 
     def next_to_compare(self, limit: int) -> Compared[J] | None:
-        """Up to so many jobs that were not yet compared with a dependent whose base has changed;
+        """Up to `limit` jobs that were not yet compared with a dependent whose base has changed;
         the dependent with the highest base comes first.
         """
 
 
 def spread(bases: Bases[J], limit: int) -> int:
-    """Let changes reach so many of the jobs they may concern; answers how many more might be."""
+    """Propagate changes to a bounded number of jobs; returns how much of the budget is left."""
     while limit > 0 and (suspect := bases.next_suspect()) is not None:
         _let_fall(bases, suspect, bases.base_of(suspect))
         limit -= 1
@@ -77,7 +77,7 @@ def spread(bases: Bases[J], limit: int) -> int:
 
 
 def given_priority(bases: Bases[J], job: J, before: int) -> None:
-    """A job that counted with this base was given another priority of its own."""
+    """Handle a new priority of a job that had this base."""
     own = bases.own_of(job)
     _change(bases, job, own if own >= before else _highest(bases, job, before))
 
@@ -89,7 +89,7 @@ def _let_fall(bases: Bases[J], job: J, before: int) -> None:
 
 
 def _highest(bases: Bases[J], job: J, enough: int) -> int:
-    """The new base of a job; its dependents are read until one is as high as this."""
+    """The new base of a job; dependents are read until one is as high as this."""
     highest = bases.own_of(job)
     for _, base in bases.waiting_for(job):
         if highest >= enough:
@@ -104,24 +104,25 @@ def _change(bases: Bases[J], job: J, base: int) -> None:
 
 
 class Unspread(Protocol):
-    """The changes that a write of a store of tables has to follow."""
+    """The changes that a write of a store of tables still has to propagate."""
 
     lowered: set[int]
-    """Jobs that lost a dependent which may have raised their priority."""
+    """Jobs that lost a dependent that may have raised their priority."""
     inheriting: list[tuple[int, int, int]]
-    """A heap of jobs whose base has changed: the negated base, the number, and up to which number
-    those it waits for were compared with it."""
+    """A heap of jobs whose base has changed: the negated base, the job's number, and the number up
+    to which its dependencies were compared with it.
+    """
     some_inheriting: bool
-    """Whether earlier writes have left such changes to be followed."""
+    """Whether earlier writes have left such changes unfinished."""
     inherited_left: int
     """How many more jobs this write may compare with their dependents."""
 
 
 class NumberedBases(ABC):
-    """The `Bases` of a store of tables, in which jobs go by their numbers.
+    """The `Bases` of a store of tables, which identifies jobs by number.
 
-    One write compares so many jobs with their dependents; the rest is kept, and the next write, by
-    any process, goes on from there.
+    One write compares a bounded number of jobs with their dependents; the rest is saved, and the
+    next write, by any process, continues from there.
     """
 
     def __init__(self, unspread: Unspread) -> None:
@@ -144,18 +145,18 @@ class NumberedBases(ABC):
 
     @abstractmethod
     def needs_from(self, seq: int, after: int, limit: int) -> Sequence[tuple[int, int]]:
-        """A job's unfinished dependencies beyond this number, each with its base."""
+        """A job's unfinished dependencies after this number, each with its base."""
 
     @abstractmethod
     def take_left(self, limit: int) -> Iterable[tuple[int, int | None, bool]]:
-        """What earlier writes have left: numbers, up to where each was compared, if at all, and
-        whether somebody may not raise it any more. Each is told once.
+        """The comparisons left by earlier writes: the job's number, how far it was compared (if at
+        all), and whether its base may have to fall. Each is returned once.
         """
 
     @abstractmethod
     def keep_left(self, rows: Sequence[tuple[int, int | None, bool]]) -> None:
-        """Leave these comparisons to the next write. If one is left already, the mark that got less
-        far counts.
+        """Leave these comparisons to the next write. If one is left already, the lower mark is
+        kept.
         """
 
     @abstractmethod
@@ -168,7 +169,7 @@ class NumberedBases(ABC):
         lowered = self._unspread.lowered
         while lowered:
             seq = lowered.pop()
-            # Some may be gone by now: a purge deletes dependents together with dependencies.
+            # Some jobs may be gone by now: a purge deletes dependents together with dependencies.
             if self.exists(seq):
                 return seq
         return None
@@ -178,7 +179,7 @@ class NumberedBases(ABC):
         while inheriting:
             negative, seq, compared_to = heappop(inheriting)
             needs = self.needs_from(seq, compared_to, limit)
-            # A job that has changed once more since is in the list once more.
+            # A job that has changed again since is in the list again.
             if not needs or self.base_of(seq) != -negative:
                 continue
             if len(needs) == limit:
@@ -187,7 +188,7 @@ class NumberedBases(ABC):
         return None
 
     def spread(self) -> bool:
-        """Let changes reach whom they concern, of any write so far; whether some are left."""
+        """Propagate the changes of any write so far; returns whether some are left."""
         unspread = self._unspread
         if unspread.some_inheriting:
             self._take_up(unspread.inherited_left)

@@ -1,6 +1,6 @@
-"""A submit's questions to a store, and the jobs it adds; `core.rules.submitting` decides.
+"""What a submit asks of a store, and how it adds jobs; `core.rules.submitting` decides.
 
-Every question is about all drafts of the call at once: a store behind a network answers each in one
+Every question covers all drafts of the call, so that a store behind a network answers it in one
 round trip.
 """
 
@@ -31,11 +31,11 @@ class FirstUse(NamedTuple):
     digest: bytes
     status: Status
     is_gone: bool = False
-    """Whether that job was pruned: another one may have its id."""
+    """Whether that job was pruned, so that another one may have its id."""
 
 
 class NewKey(NamedTuple):
-    """An idempotency key to keep, and at which place among the added jobs its own one stands."""
+    """An idempotency key to store, and the index of its job among the added ones."""
 
     place: int
     queue: str
@@ -51,7 +51,7 @@ class NewLinks(NamedTuple):
 
 
 class Crowd(NamedTuple):
-    """A store that has not room for all jobs of a call."""
+    """A store without room for all jobs of a call."""
 
     capacity: int
     left: int
@@ -69,29 +69,31 @@ class Intake(GateBook, Protocol):
     def defaults(self) -> DraftDefaults | None: ...
 
     def crowd(self, jobs: int) -> Crowd | None:
-        """None where so many jobs more have room."""
+        """None if there is room for this many more jobs."""
 
     def first_uses(self, keys: Collection[KeyName]) -> dict[KeyName, FirstUse]:
-        """Those of the idempotency keys that were used before and have not expired."""
+        """The given idempotency keys that were used before and have not expired."""
 
     def taken(self, job_ids: Collection[str]) -> Collection[str]:
-        """Those of the ids that jobs have."""
+        """The given ids that existing jobs have."""
 
     def endings(self, job_ids: Collection[str]) -> Mapping[str, Status | None]:
-        """How jobs have ended, None for an unfinished job; unknown ids are left out."""
+        """The final statuses of jobs, None for an unfinished one; unknown ids are left out."""
 
     def add(
         self, drafts: Sequence[Draft], links: Mapping[str, NewLinks], keys: Sequence[NewKey]
     ) -> list[Submitted]:
-        """Make jobs of drafts that nothing stands against. Of an id that is taken nevertheless it
-        raises `id_is_taken`, and adds none.
+        """Add the jobs of accepted drafts. If an id turns out to be taken, it raises `id_is_taken`
+        and adds none.
         """
 
     def tell_again(self, ended: Collection[str]) -> None:
-        """Tell the dependents of these jobs, which ended earlier, as if they had just ended."""
+        """Apply the ends of these jobs, which ended earlier, to their dependents as if they had
+        just ended.
+        """
 
     def statuses(self, job_ids: Collection[str]) -> Mapping[str, Status]:
-        """Where these jobs stand by now."""
+        """The present statuses of these jobs."""
 
     def count_rejected(self, drafts: Sequence[Draft], *, rate_limited: bool) -> None:
-        """Count jobs that were refused, because they came too fast or there was no room."""
+        """Count jobs that were refused because they came too fast or there was no room."""

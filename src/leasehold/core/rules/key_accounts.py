@@ -1,8 +1,9 @@
-"""Limits per key in a store of tables: what `core.rules.parking` is told of jobs by number.
+"""Limits per key in a store of tables, which feeds `core.rules.parking` with jobs by number.
 
-Such a store has one row for each account of a key, with how many of its jobs run, and finds of a
-job's number for which account it is pending. Guard: what runs of a key is counted in the write that
-leases a job or ends its lease; a lease takes no more than that leaves free.
+Such a store has one row for each account of a key, with the number of its running jobs, and finds
+the account of a pending job by the job's number. Guard: the running jobs of a key are counted in
+the write that leases a job or ends its lease, and a lease takes no more than that count leaves
+free.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Key = tuple[str, str]
 KeyInLane = tuple[str, str, int]
 """Queue, key and lane."""
 NOTHING: Final = KeyLimits(0, None)
-"""Where nothing limits keys, jobs that are still parked are let go by a pass, and not before."""
+"""Without limits per key, only a pass unparks jobs that are still parked."""
 
 BEFORE_ALL_PARKED: Final = -(1 << 62)
 """Below every `parked_lane`."""
@@ -37,12 +38,12 @@ class Account(NamedTuple):
 
     @property
     def parked_lane(self) -> int:
-        """The lane number under which its parked jobs stand."""
+        """The lane number under which its parked jobs are stored."""
         return -self.id
 
 
 class Counted(NamedTuple):
-    """A pending job that is counted for its key, and the tier in which it was found."""
+    """A pending job counted for its key, and the tier in which it was found."""
 
     seq: int
     tier: int
@@ -62,31 +63,31 @@ class KeyShelf(parking.ParkingShelf[Key, Account, Rank], Protocol):
 
     @property
     def newly_shown(self) -> set[int]:
-        """Jobs that leases see now because their key has a slot for them."""
+        """Jobs that leases can now see because their key has a free slot."""
 
     def account(self, queue: str, key: str, lane: int, /) -> Account:
-        """The account of a key in a lane, opened if need be."""
+        """The account of a key in a lane, opened if needed."""
 
     def keys_of_uncounted(self, seqs: Sequence[int], /) -> Mapping[int, KeyInLane]:
-        """The keys of pending jobs that have one and are not counted for it yet."""
+        """The keys of pending jobs that have a key and are not yet counted for it."""
 
     def keys_of(self, seqs: Iterable[int], /) -> Iterable[KeyInLane]:
-        """The keys of those jobs that have one."""
+        """The keys of the jobs that have one."""
 
     def tiers_of(self, seqs: Sequence[int], /) -> Mapping[int, int]:
-        """In which tiers counted jobs stand."""
+        """The tiers of counted jobs."""
 
     def count_running(self, jobs: Sequence[tuple[str, str, int, int]], /) -> None:
-        """So many more jobs run, by queue, key and lane."""
+        """Add to the number of running jobs, by queue, key and lane."""
 
     def take_rested(self, queues: Sequence[str], /) -> Sequence[Key]:
-        """The keys of these queues whose moment has come, up to RESTED_AT_ONCE; each is told
-        once.
+        """The keys of these queues that may start jobs again, up to RESTED_AT_ONCE; each is
+        returned once.
         """
 
 
 def enter(shelf: KeyShelf, jobs: Sequence[RowKey]) -> None:
-    """Jobs have entered their lanes: park those beyond the limit."""
+    """Handle jobs that have entered their lanes: park those beyond the limit."""
     keys = shelf.keys_of_uncounted([seq for *_, seq in jobs])
     known: dict[KeyInLane, Account] = {}
     for _, tier, turn, seq in jobs:
@@ -98,13 +99,13 @@ def enter(shelf: KeyShelf, jobs: Sequence[RowKey]) -> None:
 
 
 def left(shelf: KeyShelf, jobs: Iterable[Counted]) -> None:
-    """Jobs are not pending any more, and have not been leased."""
+    """Handle jobs that are no longer pending and were not leased."""
     for job in jobs:
         parking.left(shelf, job.account, job.tier)
 
 
 def moved(shelf: KeyShelf, jobs: Collection[Counted]) -> None:
-    """Jobs were placed anew: in the tiers that they left and came to, others may be the best."""
+    """Handle jobs that moved: in their old and new tiers, other jobs may now be the best."""
     tiers = shelf.tiers_of([job.seq for job in jobs])
     touched: dict[tuple[Account, int], None] = {}
     for job in jobs:
@@ -114,7 +115,7 @@ def moved(shelf: KeyShelf, jobs: Collection[Counted]) -> None:
 
 
 def granted(shelf: KeyShelf, jobs: Mapping[KeyInLane, int]) -> None:
-    """So many jobs were leased, by queue, key and lane."""
+    """Handle leased jobs, counted by queue, key and lane."""
     shelf.count_running([(*key, count) for key, count in jobs.items() if key[0] in shelf.limits])
     if shelf.paced:
         keys = {(queue, key): None for queue, key, _ in jobs if queue in shelf.paced}
@@ -122,7 +123,7 @@ def granted(shelf: KeyShelf, jobs: Mapping[KeyInLane, int]) -> None:
 
 
 def freed(shelf: KeyShelf, seqs: Iterable[int]) -> None:
-    """The leases of these jobs have ended: others of their keys may be leased."""
+    """Handle the end of these jobs' leases: other jobs of their keys may be leased."""
     ended = Counter(key for key in shelf.keys_of(seqs) if key[0] in shelf.limits)
     keys: Counter[Key] = Counter()
     for (queue, key, _), count in ended.items():
@@ -132,16 +133,18 @@ def freed(shelf: KeyShelf, seqs: Iterable[int]) -> None:
 
 
 def turn_away(shelf: KeyShelf, jobs: Iterable[tuple[str, str, RowKey]]) -> None:
-    """Park jobs that a lease has met although their keys are full: queue, key, where they stand."""
+    """Park jobs that a lease has read although their keys are full: queue, key and place."""
     for queue, key, (lane, tier, turn, seq) in jobs:
         parking.turn_away(shelf, shelf.account(queue, key, lane), tier, (turn, seq))
 
 
 def wake_rested(shelf: KeyShelf, queues: Sequence[str]) -> bool:
-    """Show jobs of up to so many keys that have rested; answers whether there may be more."""
+    """Show jobs of a bounded number of keys that may start again; returns whether there may be
+    more.
+    """
     rested = shelf.take_rested(queues) if queues else ()
     if rested:
-        # A waiting worker knows this moment from its last lease, and need not be woken.
+        # A waiting worker knows this time from its last lease and need not be woken.
         news = set(shelf.newly_shown)
         parking.look_again(shelf, rested)
         shelf.newly_shown.intersection_update(news)

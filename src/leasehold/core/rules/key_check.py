@@ -1,4 +1,4 @@
-"""The invariants of the accounts of keys, seen from outside the code that keeps them."""
+"""The invariants of the accounts of keys, checked independently of the code that keeps them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leasehold.core.rules.key_accounts import NOTHING, Account, Key, KeyInLane
 
 
 class PendingJob(NamedTuple):
-    """A pending job, and for which account it is counted and in which lane it stands aside."""
+    """A pending job, the account for which it is counted, and the lane in which it is parked."""
 
     id: str
     queue: str
@@ -25,7 +25,7 @@ class PendingJob(NamedTuple):
 
 
 class KeyFacts(NamedTuple):
-    """Everything that a store of tables has kept about keys."""
+    """Everything that a store of tables holds about keys."""
 
     limits: Mapping[str, KeyLimits]
     running: Mapping[KeyInLane, int]
@@ -33,17 +33,17 @@ class KeyFacts(NamedTuple):
     accounts: Mapping[Account, int]
     """How many jobs each account counts as running."""
     unsettled: Collection[str]
-    """The queues over which a pass goes on (`core.rules.rebalancing`)."""
+    """The queues with an unfinished pass (`core.rules.rebalancing`)."""
     resting: Collection[Key]
     pending: Callable[[], Iterable[PendingJob]]
-    """All pending jobs: asked for only where any keys are limited."""
+    """All pending jobs; read only if any keys are limited."""
     full_at: Callable[[str, str], int]
-    """When the bucket of a queue's key is full."""
+    """When the bucket of a key in a queue is full."""
     now: int
 
 
 def problems(facts: KeyFacts) -> Iterator[str]:
-    """Every fault that would let too many jobs of a key run, or keep one from running for ever."""
+    """Every fault that would let too many jobs of a key run, or keep one waiting for ever."""
     limits, found = facts.limits, dict(facts.running)
     for account, count in facts.accounts.items():
         queue, key = account.queue, account.key

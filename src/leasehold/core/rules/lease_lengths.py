@@ -11,7 +11,7 @@ from leasehold.env import from_micros
 
 
 class LeaseTerm(NamedTuple):
-    """How long a lease is, and until when."""
+    """The length of a lease, and its expiry."""
 
     seconds: float
     micros: int
@@ -19,9 +19,9 @@ class LeaseTerm(NamedTuple):
 
 
 class LeaseLengths(dict[tuple[str, float | None], LeaseTerm]):
-    """The lengths of the leases that a request gets now, by the task and the value of the job.
+    """The lengths of the leases for a request, by the task and the value of the job.
 
-    Each is worked out once; to look it up is all that is done for a job.
+    Each is computed once, so that a job costs only a lookup.
     """
 
     __slots__ = ("_now", "_request", "_settings")

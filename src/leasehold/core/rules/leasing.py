@@ -1,9 +1,9 @@
 """Which pending jobs a lease takes: the walk along the jobs in the order of service.
 
-A store reads candidates, the best first (`core.model.priority`), and asks what to do with each. A
-job that may not be leased is passed over, so that a full queue or a broken task blocks no other.
-Everything that a walk might meet in large numbers has a budget: a lease that has used one up
-answers with the jobs it has, and the next lease goes on.
+A store reads candidates, best first (`core.model.priority`), and asks what to do with each. A job
+that may not be leased is passed over, so that a full queue or a broken task does not block others.
+A budget bounds everything that a walk might meet in large numbers: a lease that uses one up returns
+the jobs it has, and the next lease continues.
 """
 
 from __future__ import annotations
@@ -18,28 +18,30 @@ from leasehold.core.model.queue_config import DEFAULT_CONFIG, QueueConfig
 
 
 class Verdict(Enum):
-    """How a lease treats a job that it meets."""
+    """What a lease does with a candidate."""
 
     TAKE = auto()
     """Lease it."""
     CANCEL = auto()
-    """It was not started in time (LEA-5): cancel it."""
+    """The job was not started in time (LEA-5): cancel it."""
     PARK = auto()
-    """Its key is full, or rests: park it, so no lease meets it again (`core.rules.parking`)."""
+    """Its key is at its limit or paused: park it, so that no lease reads it again
+    (`core.rules.parking`).
+    """
     PASS = auto()
-    """Its queue is full, its task is held back, or no slot is free: leave it where it is."""
+    """Its queue is full, its task is held back, or no slot is free: leave the job where it is."""
 
 
 _TAKE, _CANCEL, _PARK, _PASS = Verdict.TAKE, Verdict.CANCEL, Verdict.PARK, Verdict.PASS
 
 
 def is_late(start_by: int | None, lease_version: int, now: int) -> bool:
-    """Whether a job was not started in time: it never was, and now it is too late."""
+    """Whether a job was never started and its latest start time has passed."""
     return start_by is not None and start_by < now and not lease_version
 
 
 class OpenQueue:
-    """A queue that a lease looks into, and how many jobs more it may take from it."""
+    """A queue that a lease reads, and how many more jobs the lease may take from it."""
 
     __slots__ = ("free", "is_paced", "limits_keys", "name", "paces_all", "paces_keys")
 
@@ -50,9 +52,9 @@ class OpenQueue:
         self.free = free
         self.limits_keys = self.is_paced = False
         self.paces_all = False
-        """Whether its jobs have a start rate, with a key or without."""
+        """Whether the queue as a whole has a start rate, for jobs with and without a key."""
         self.paces_keys = False
-        """Whether only its jobs with a key have a start rate of their own."""
+        """Whether each key of the queue has a start rate of its own."""
         if config is not DEFAULT_CONFIG:
             self.limits_keys = config.key_limits is not None
             self.paces_all = config.starts_per_second is not None
@@ -69,18 +71,18 @@ class OpenLane:
         self.queue = queue
         self.task = task
         self.probe = probe
-        """The breaker, if it lets one job through and no more."""
+        """The breaker, if it lets only one job through."""
         self.is_over = False
-        """Whether that one was found."""
+        """Whether that one job was taken."""
 
     @property
     def is_open(self) -> bool:
-        """Whether a job more may be taken."""
+        """Whether one more job may be taken."""
         return self.queue.free > 0 and not self.is_over
 
 
 class Walk:
-    """One lease's way along the candidates: the jobs it takes, and how many it may still meet."""
+    """One lease's walk along the candidates: what it takes, and its remaining budgets."""
 
     __slots__ = (
         "_ahead", "_free", "_free_of_key", "_late_left", "_left", "_now", "_turned_away_left",
@@ -103,23 +105,24 @@ class Walk:
             free += queue.free
         self._left = min(free, limit)
         self._ahead = -1 if free_slots is None else self._left - free_slots
-        """When so many more may be taken, they are not for free slots any more."""
+        """Once no more than this many may still be taken, all free slots are used."""
         self._free_of_key = free_of_key
         self._free: dict[tuple[str, str], int] = {}
         self._late_left = late_max
         self._turned_away_left = TURNED_AWAY_AT_ONCE
         self.is_cut_short = False
-        """Whether a budget is used up: more may be available, and the next lease goes on."""
+        """Whether a budget is used up: more jobs may be available, and the next lease continues."""
         self.is_over = self._left <= 0
-        """Whether to look no further."""
+        """Whether the walk is finished."""
 
     def judge(
         self, lane: OpenLane, start_by: int | None, lease_version: int, key: str | None
     ) -> Verdict:
-        """The treatment of the next candidate; a job that is taken is counted."""
+        """Decide what to do with the next candidate, and count it if it is taken."""
         queue = lane.queue
         if lane.is_over or not queue.free:
-            # Late or not: a store need not read the jobs behind it; a sweep takes the late ones.
+            # Even if it is late: a store need not read the jobs behind it, and a sweep cancels late
+            # ones.
             return _PASS
         if start_by is not None and is_late(start_by, lease_version, self._now):
             self._late_left -= 1
@@ -143,8 +146,8 @@ class Walk:
         return _TAKE
 
     def plain_left(self, lane: OpenLane) -> int:
-        """How many jobs of this lane the walk would take one after the other, without asking for
-        each, as long as they have neither a key nor a moment by which to start.
+        """How many jobs of this lane the walk would take in a row without judging each, provided
+        that they have neither a key nor a latest start time.
         """
         queue = lane.queue
         if lane.is_over or lane.probe is not None or queue.paces_all:
@@ -152,22 +155,21 @@ class Walk:
         return min(queue.free, self._left)
 
     def took(self, lane: OpenLane, jobs: int) -> None:
-        """So many of them were taken."""
+        """Count jobs that were taken without being judged."""
         lane.queue.free -= jobs
         self._left -= jobs
         self.is_over = self._left <= 0
 
     def _wait_for_slot(self) -> Verdict:
-        """A job that has to start when it is leased comes next, and no slot is free for it.
+        """The next job must start as soon as it is leased, but no slot is free for it.
 
-        To lease others ahead in its place would fill the slots again and again: it would wait
-        for ever.
+        Leasing other jobs ahead of it would keep the slots full, and it would wait for ever.
         """
         self.is_over = True
         return _PASS
 
     def free_of_key(self, queue: str, key: str) -> int:
-        """How many jobs more of a key may be taken."""
+        """How many more jobs of a key may be taken."""
         free = self._free.get((queue, key))
         if free is None:
             free = self._free[queue, key] = self._free_of_key(queue, key)
@@ -175,7 +177,7 @@ class Walk:
 
 
 def open_lane(queue: OpenQueue, task: str, breaker: BreakerState, now: int) -> OpenLane | None:
-    """A lane as its breaker lets a lease see it; None if it is held back."""
+    """The lane, limited to one job if its breaker is probing; None if the breaker holds it back."""
     if breaker.next_probe_at(now) is not None:
         return None
     return OpenLane(queue, task, None if breaker.is_closed else breaker)

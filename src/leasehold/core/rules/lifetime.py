@@ -1,7 +1,7 @@
 """Lifetimes: the counts and measurements of each queue since the store was made.
 
-These figures only grow, whichever processes come and go: a monitoring system reckons rates and
-percentiles from them itself.
+These figures only grow, whichever processes come and go: a monitoring system computes rates and
+percentiles from them.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from leasehold.core.rules.sampling import last_looks
 
 
 class QueueLifetime(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue, from when its first job came until now."""
+    """One queue, from its first job until now."""
 
     queue: str
     ever: Span
     """All counts and measurements."""
     leased_by: dict[str, int] = {}
-    """How many jobs each worker leased; of workers that did something lately (MET-23)."""
+    """How many jobs each worker leased, for recently active workers (MET-23)."""
     failed_with: dict[str, int] = {}
-    """How many attempts failed, or were lost, with errors of each type."""
+    """How many attempts failed or were lost, by type of error."""
     oldest_pending_age_seconds: float | None = None
-    """For how long the job has been available that waits longest; None if none does."""
+    """How long the longest-waiting available job has waited; None if none waits."""
     active_workers: int = 0
     """Workers of this queue that gave a sign of life within the last two minutes."""
 
 
 class LifetimeReader(MetricsReader, Protocol):
-    """A store as it stands when it is asked. None of it scans jobs."""
+    """The present state of a store. Nothing here scans jobs."""
 
     def leased_by(self) -> Mapping[tuple[str, str], int]:
         """By queue and worker, how many jobs were leased."""
 
     def failed_with(self) -> Mapping[ErrorType, int]:
-        """How many attempts failed with errors of each type."""
+        """How many attempts failed, by type of error."""
 
 
 def lifetimes(reader: LifetimeReader) -> list[QueueLifetime]:
-    """What each queue ever did, by name."""
+    """The lifetime figures of each queue, by name."""
     now = reader.now
     looks = last_looks(reader, None)
     leased_by: defaultdict[str, dict[str, int]] = defaultdict(dict)

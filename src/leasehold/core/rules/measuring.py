@@ -1,8 +1,8 @@
-"""The hot paths' reports to the metrics of a store of tables: how long jobs waited and ran, and how
-many are pending.
+"""What the hot paths of a store of tables report to its metrics: how long jobs waited and ran, and
+how many are pending.
 
-Gathered in Python and written once per operation: the totals with the counters that are written
-anyway, the histogram by one statement of a few rows.
+Measurements are gathered in Python and written once per operation: totals together with counters
+that are written anyway, the histogram by one statement of a few rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from leasehold.core.model.span import RETRY_ATTEMPT_MAX, Measure, band_of
 FEW: Final = 4
 
 WORKER_COUNTERS: Final = ("leased", "completed", "failed", "lost")
-"""The counts kept of workers."""
+"""The counts kept for workers."""
 PENDING_COLUMN: Final = tuple(f"pending_{band_of(priority)}" for priority in range(101))
 
 Count = Callable[[int, str, int], None]
@@ -27,20 +27,20 @@ Count = Callable[[int, str, int], None]
 
 
 class Measured:
-    """The measurements of the operation under way."""
+    """The measurements of the current operation."""
 
     __slots__ = ("_found",)
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, int, int], list[int]] = {}
-        """By lane, measure and bucket: how many there are, and their sum."""
+        """By lane, measure and bucket: the number of measurements, and their sum."""
 
     def took(self, lane: int, measure: Measure, durations: Sequence[int]) -> None:
         """Add measurements of one length each, for jobs of a lane."""
         gathered = self._found
         counted: Iterable[tuple[int, int]] = zip(durations, repeat(1))
         if len(durations) > FEW:
-            # Many that were submitted or leased together have waited, or run, equally long.
+            # Jobs that were submitted or leased together have often waited or run equally long.
             counted = Counter(durations).items()
         for micros, jobs in counted:
             key = (lane, measure, bucket_of(micros))
@@ -52,11 +52,11 @@ class Measured:
                 found[1] += jobs * micros
 
     def retried(self, lane: int, attempt: int) -> None:
-        """An attempt of that number failed, and another one will follow."""
+        """Count an attempt with that number that failed and will be followed by another one."""
         self._count((lane, Measure.RETRY, min(attempt, RETRY_ATTEMPT_MAX)), 1)
 
     def worked(self, worker: int, names: Sequence[str], jobs: int) -> None:
-        """A worker, given by its number, did so many jobs, which are counted under these names."""
+        """Count jobs of a worker, given by its number, under these names."""
         for name in names:
             if name in WORKER_COUNTERS:
                 self._count((0, WORKER_COUNTERS.index(name), worker), jobs)
@@ -77,12 +77,14 @@ class Measured:
 
 
 def count_entered(count: Count, jobs: Sequence[tuple[Any, ...]]) -> None:
-    """Jobs became pending, each given by its lane, its own priority, and perhaps further fields."""
+    """Count jobs that became pending, each given by its lane, its own priority, and further fields
+    if any.
+    """
     _count(count, jobs, 1)
 
 
 def count_left(count: Count, jobs: Sequence[tuple[Any, ...]]) -> None:
-    """Jobs, given in the same way, are not pending any more."""
+    """Count jobs, given in the same way, that are no longer pending."""
     _count(count, jobs, -1)
 
 
@@ -91,7 +93,7 @@ _LANE_AND_PRIORITY: Final = itemgetter(0, 1)
 
 def _count(count: Count, jobs: Sequence[tuple[Any, ...]], by: int) -> None:
     if len(jobs) <= FEW:
-        # To count a few one by one is faster than to set up for counting many.
+        # Counting a few one by one is faster than setting up to count many.
         for job in jobs:
             count(job[0], PENDING_COLUMN[job[1]], by)
         return

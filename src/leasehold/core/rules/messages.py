@@ -1,7 +1,7 @@
-"""The messages of a job's history and its reasons: the words, once for every store.
+"""The messages of a job's history and its reasons, worded once for every store.
 
-Most events are the same few words for every job. A store keeps what those are made of, and asks for
-the words when somebody reads (`event_words`).
+Most events have the same few words for every job. A store keeps only their parameters, and gets the
+words when somebody reads them (`event_words`).
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ def reprioritized(before: int, after: int, actor: str) -> str:
 
 
 def undone(what: str, actor: str) -> str:
-    """What became of a job whose replay or cancellation was taken back."""
+    """The message for a job whose replay or cancellation was undone."""
     return f"its {what} was undone by {actor}"
 
 
 def purged_by(actor: str) -> str:
-    """The reason of a job that a person purges; its dependents are told it."""
+    """The reason of a job that a person purges, which its dependents repeat."""
     return f"purged by {actor}"
 
 
 def queue_deleted(queue: str, actor: str) -> str:
-    """Why a job is dead that waited in a queue when that was deleted by force."""
+    """Why a job is dead that waited in a queue deleted by force."""
     return f"its queue {queue!r} was deleted by {actor}"
 
 
 def refused_as_stale(worker: str | None, version: int, latest: int) -> str:
-    """The history's message about a holder that spoke under a lease that is over.
+    """The history's message about a holder that used a lease that is over.
 
     >>> refused_as_stale("press-1", 3, 4)
     'refused: press-1 used lease version 3; the latest is 4'
@@ -91,10 +91,10 @@ def event_words(
     lease_ends_at: int | None = None,
     held_micros: int | None = None,
 ) -> str:
-    """The message of an event that has none of its own.
+    """The message of an event without a stored one.
 
-    `lease_ends_at` is when the lease that was granted was to end, `held_micros` how long it was
-    held when it did; both where the event is about that.
+    For events about a lease, `lease_ends_at` is when it was to end and `held_micros` how long it
+    was held when it did.
 
     >>> event_words(Event.LEASED, Status.PENDING, Status.RUNNING, "w-1", lease_ends_at=300_000_000)
     'leased by w-1 until 1970-01-01T00:05:00+00:00'

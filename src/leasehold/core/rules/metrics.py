@@ -1,4 +1,4 @@
-"""Metrics: a queue's figures as people see them, and the forecasts made from them."""
+"""Metrics: a queue's figures as people see them, and forecasts made from them."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from leasehold.env import EPOCH, from_micros
 from leasehold.errors import InvalidWindowError
 
 WINDOW_SECONDS: Final = 3600.0
-"""What metrics tell of, unless told otherwise."""
+"""The default window of metrics."""
 RATE_MINUTES: Final = 5
-"""Over how many minutes it is measured how fast jobs are leased, to estimate a start."""
+"""The minutes over which the rate of leases is measured to estimate a start."""
 _STATUSES: Final = tuple(Status)
 DurationName = Literal["wait", "run", "held", "wait_by_priority"]
 MEASURES_OF: Final[Mapping[str, Collection[Measure]]] = {
@@ -54,34 +54,34 @@ MEASURES_OF: Final[Mapping[str, Collection[Measure]]] = {
     "held": (Measure.RUN, Measure.NO_RUN),
     "wait_by_priority": (*WAIT_IN.values(),),
 }
-"""The measurements that durations are made of."""
+"""The measures from which durations are made."""
 DURATIONS: Final = (*MEASURES_OF,)
 NOTHING_HAPPENED: Final = Span()
 
 
 class Figures(Totals, frozen=True, kw_only=True):
-    """What happened during some time."""
+    """What happened during a period."""
 
     pending: int = 0
-    """How many jobs were pending when it ended."""
+    """How many jobs were pending at its end."""
     pending_before: int = 0
-    """How many were pending when it began."""
+    """How many jobs were pending at its beginning."""
     deepest: int = 0
-    """The most that were pending at the begin or end of a minute; of all queues, the deepest's."""
+    """The most pending jobs at a minute's beginning or end; for all queues, the deepest one's."""
     error_rate: float = 0.0
     """The share of failed attempts among completed and failed ones; 0 without any."""
     wait: Durations = Durations()
-    """From when a job became available until it was leased, for each lease."""
+    """The time from when a job became available until it was leased, for each lease."""
     run: Durations = Durations()
-    """From the lease to its end, for each attempt that completed or failed."""
+    """The time from the lease to its end, for each attempt that completed or failed."""
     held: Durations = Durations()
-    """The same for every lease that ended, also if it was handed back, cancelled or lost."""
+    """The same for every lease that ended, including those handed back, cancelled or lost."""
     submitted_by_priority: dict[str, int] = msgspec.field(default_factory=dict)
     """How many jobs of each band of priority were submitted."""
     wait_by_priority: dict[str, Durations] = msgspec.field(default_factory=dict)
-    """How long those of each band waited."""
+    """How long the jobs of each band waited."""
     retries: dict[int, int] = msgspec.field(default_factory=dict)
-    """By attempt, from 1: how often it failed and was followed by another one."""
+    """By number of attempt, from 1: how often it failed and was followed by another one."""
 
     @property
     def refused(self) -> dict[str, int]:
@@ -103,46 +103,46 @@ class DayPoint(Figures, frozen=True, kw_only=True):
     """What happened on one day."""
 
     day: date
-    """In UTC."""
+    """The day, in UTC."""
 
 
 class QueueMetrics(Figures, frozen=True, kw_only=True):
-    """One queue, or all of them, as it stands at a moment, and what happened in the time before."""
+    """The present state of one queue, or of all of them, and what happened before."""
 
     queue: str | None
-    """None for all of them."""
+    """None for all queues."""
     at: datetime
     since: datetime
-    """Where the window begins: at a full minute."""
+    """The start of the window, a full minute."""
     counts: dict[Status, int]
-    """How many jobs stand in each status now."""
+    """How many jobs have each status now."""
     totals: dict[str, int]
-    """Lifetime totals, under the names they have above, and `submitted_low` and so on by band."""
+    """Lifetime totals, under the names above, with `submitted_low` and so on by band."""
     throughput_per_second: float = 0.0
     """Completed jobs per second, over the window."""
     oldest_pending_age_seconds: float | None = None
-    """For how long the job has been available that waits longest; None if none does."""
+    """How long the longest-waiting available job has waited; None if none waits."""
     pending_by_priority: dict[str, int] = msgspec.field(default_factory=dict)
-    """How many pending jobs there are in each band of priority."""
+    """The number of pending jobs in each band of priority."""
     active_workers: int = 0
     """Workers of this queue that gave a sign of life within the last two minutes."""
 
 
 class QueueStanding(NamedTuple):
-    """How one queue stands."""
+    """The present state of one queue."""
 
     counts: Mapping[Status, int]
-    """How many jobs there are in each status."""
+    """The number of jobs in each status."""
     pending_by_priority: Mapping[str, int]
-    """How many pending jobs there are in each band."""
+    """The number of pending jobs in each band."""
     oldest_available_at: int | None
-    """Since when the pending job has been available that waits longest."""
+    """When the longest-waiting pending job became available."""
 
 
 class MetricsReader(SpanReader, Protocol):
-    """A store as it stands when it is asked, beside what happened.
+    """The present state of a store, in addition to what happened.
 
-    None of it scans jobs, and no number of queues makes it ask more often.
+    Nothing here scans jobs, and the number of queries does not grow with the number of queues.
     """
 
     @property
@@ -150,7 +150,7 @@ class MetricsReader(SpanReader, Protocol):
         """In microseconds since 1970."""
 
     def queues(self) -> Iterable[str]:
-        """Every queue that has jobs or rules, or had."""
+        """Every queue that has or had jobs or rules."""
 
     def standings(self, queue: str | None) -> Mapping[str, QueueStanding]:
         """The state of each queue that ever had jobs, or of this queue."""
@@ -160,7 +160,7 @@ class MetricsReader(SpanReader, Protocol):
 
 
 def metrics(reader: MetricsReader, queue: str | None, window_seconds: float) -> QueueMetrics:
-    """How a queue, or all of them, stands, and what happened in the window before."""
+    """The present state of a queue, or of all of them, and what happened in the window before."""
     check_window(window_seconds)
     now = reader.now
     first = first_minute(now, window_seconds)
@@ -186,7 +186,7 @@ def metrics(reader: MetricsReader, queue: str | None, window_seconds: float) -> 
 def metrics_by_queue(
     reader: MetricsReader, window_seconds: float, durations: Sequence[str] | None
 ) -> list[QueueMetrics]:
-    """The same for each queue, by name, from a few reads of all of them."""
+    """The metrics of each queue, by name, from a few reads for all of them."""
     check_window(window_seconds)
     asked = _asked(durations)
     measures = {Measure.RETRY, *(each for name in asked for each in MEASURES_OF[name])}
@@ -239,7 +239,7 @@ def _metrics_of(
 
 
 def _side_by_side(standings: Collection[QueueStanding]) -> QueueStanding:
-    """Several queues as one."""
+    """The states of several queues, added up."""
     if len(standings) == 1:
         return next(iter(standings))
     since = [each.oldest_available_at for each in standings]
@@ -251,7 +251,7 @@ def _side_by_side(standings: Collection[QueueStanding]) -> QueueStanding:
 
 
 def series(reader: MetricsReader, queue: str | None, minutes: int) -> list[MinutePoint]:
-    """One point per minute, the last one for the minute that is not over yet."""
+    """One point per minute, ending with the current minute."""
     check_minutes(minutes)
     return [
         MinutePoint(at=from_micros(minute * MINUTE_MICROS), **_figures(span))
@@ -309,19 +309,19 @@ def error_rate(span: Span) -> float:
 
 
 def active_workers(workers: Iterable[WorkerInfo], queue: str | None, now: int) -> int:
-    """How many of these work for the queue now."""
+    """How many of these workers are at work for the queue now."""
     at = from_micros(now)
     return sum(is_at_work(each, at) and (queue is None or queue in each.queues) for each in workers)
 
 
 def active_by_queue(workers: Iterable[WorkerInfo], now: int) -> Counter[str]:
-    """How many of these work now for each queue."""
+    """How many of these workers are at work for each queue now."""
     at = from_micros(now)
     return Counter(queue for each in workers if is_at_work(each, at) for queue in set(each.queues))
 
 
 def in_order(totals: Iterable[tuple[str, WorkerTotals]]) -> list[WorkerTotals]:
-    """The work of each worker, given queue by queue; the worker that leased most in all first."""
+    """The totals of each worker from its totals by queue, ordered by leases, most first."""
     by_worker: dict[str, WorkerTotals] = {}
     for _, each in totals:
         known = by_worker.get(each.worker)
@@ -330,10 +330,10 @@ def in_order(totals: Iterable[tuple[str, WorkerTotals]]) -> list[WorkerTotals]:
 
 
 def estimated_start(position: int, points: Sequence[MinutePoint], now: datetime) -> datetime | None:
-    """When a job with so many before it will be leased, at the rate of the latest minutes.
+    """When a job at this position will be leased, at the rate of the latest minutes.
 
-    Minutes before the first lease say nothing of the rate: perhaps no worker ran then. None if
-    nothing was leased at all.
+    Minutes before the first lease do not count: perhaps no worker ran then. None if nothing was
+    leased at all.
     """
     served = next((n for n, point in enumerate(points) if point.leased), None)
     if served is None:
@@ -362,7 +362,7 @@ def check_window(seconds: float) -> None:
 
 
 def _asked(durations: Sequence[str] | None) -> Sequence[str]:
-    """The durations to tell; refuses a name that is none."""
+    """The durations to return; refuses an unknown name."""
     if isinstance(durations, str) or not isinstance(durations, Sequence | None):
         raise InvalidWindowError(f"durations must be a list of names, not {durations!r}")
     for name in durations or ():

@@ -1,4 +1,4 @@
-"""The invariants of the figures of a store of tables, seen from outside."""
+"""The invariants of the figures of a store of tables, checked independently."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def problems(
     counted: Iterable[tuple[Any, ...]],
     latest_minute: int | None,
 ) -> Iterator[str]:
-    """What does not fit together, as sentences: the pending jobs by queue, task and priority, those
-    that each queue and task counts in the bands of priorities, and the last minute that was ended.
+    """The inconsistencies, as sentences, between the pending jobs by queue, task and priority, the
+    counts of each queue and task by band of priority, and the last minute that was ended.
     """
     found: Counter[tuple[str, str, str]] = Counter()
     for queue, task, priority, jobs in pending:

@@ -1,17 +1,17 @@
 """Moving everything from one store to another: which step comes next, and when it is refused.
 
-Both stores bear a *seal* meanwhile (`core.model.seals`), so at any moment at most one of them takes
-writes: first the source, then neither, then the target. Under the seal nothing changes, so rows are
-copied in the order of their keys, some hundred a write, and each write keeps with its rows how far
-it has come. A second run of a killed move goes on from there; no row is written twice.
+Both stores carry a *seal* meanwhile (`core.model.seals`), so at any moment at most one of them
+takes writes: first the source, then neither, then the target. Under the seal nothing changes, so
+rows are copied in the order of their keys, a few hundred per write, and each write records its
+progress with the rows. A second run of a killed move continues from there; no row is written twice.
 
-Every step names the seal that it expects. So of two runs at the same time only one goes on: a run
-that takes a move up puts its id into both seals, and the next step of the other run is refused.
+Every step names the seal that it expects. So of two runs at the same time only one continues: a run
+that resumes a move puts its id into both seals, and the next step of the other run is refused.
 
-When all tables were copied, both stores are read again, and each table must have the same rows and
-the same checksum in both. Only then is the source's seal final, and the target takes its place: its
-identity, and its counters. No lease version that the source has granted is ever granted by the
-target.
+When all tables have been copied, both stores are read again, and each table must have the same rows
+and the same checksum in both. Only then does the source's seal become final, and the target take
+over its identity and its counters. The target never grants a lease version that the source has
+granted.
 """
 
 from __future__ import annotations
@@ -41,31 +41,32 @@ Cell = int | float | str | bytes | None
 Row = tuple[Cell, ...]
 Running = Literal["refuse", "copy"]
 Progress = Callable[[str, str, int], None]
-"""Told of the phase ("copy" or "verify"), the table, and how many of its rows are done."""
+"""Called with the phase ("copy" or "verify"), the table, and how many of its rows are done."""
 
 ROWS_AT_ONCE: Final = 500
-"""A row may hold a payload of 256 KiB: so many are in memory at once."""
+"""How many rows are in memory at once; a row may hold a payload of 256 KiB."""
 NOT_CARRIED: Final = {("running", "life"): 0}
-"""Cells that mean nothing in another store, and what stands there instead: the number of a lock
-that proves a worker of the source to be alive."""
+"""Cells that mean nothing in another store, with their replacements: the number of a lock that
+proves a worker of the source to be alive.
+"""
 
 
 class Table(NamedTuple):
-    """A table of which every row is moved."""
+    """A table whose rows are all moved."""
 
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
-    """Some of the columns, by which its rows are told apart and put in order."""
+    """The columns that identify its rows and define their order."""
 
     def key_of(self, row: Row) -> Key:
-        """The key of one of its rows."""
+        """The key of a row."""
         found = (row[self.columns.index(name)] for name in self.key)
         return tuple(part for part in found if isinstance(part, int | str))
 
 
 class StoreCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """A store's counters and identity: the part that no row tells."""
+    """A store's counters and identity, which no row holds."""
 
     store_id: str
     signing_key: str | None
@@ -77,37 +78,38 @@ class StoreCounters(msgspec.Struct, frozen=True, kw_only=True):
     audit: int
     """The highest number of an audit record that was ever used."""
     change: int
-    """The same of the change feed."""
+    """The highest number of the change feed that was ever used."""
 
 
 class RowStore(Protocol):
-    """A store as its rows, for who moves all of them. Only one process at a time uses it so."""
+    """A store as its rows, for moving all of them. Only one process uses it at a time."""
 
     @property
     def shown(self) -> str:
-        """Where it is, for messages."""
+        """Where the store is, for messages."""
 
     def store_id(self) -> str:
-        """The same for a store and for the stores that took its place."""
+        """The id that a store shares with the stores that took its place."""
 
     def tables(self) -> list[Table]:
-        """The tables that are moved, by name, as the database itself describes them."""
+        """The tables to move, by name, as the database itself describes them."""
 
     def rows(self, table: Table, after: Key | None, limit: int) -> list[Row]:
-        """Rows of a table in the order of their keys, beginning after one."""
+        """Rows of a table in the order of their keys, after a given key."""
 
     def fitted(self, rows: list[Row]) -> list[Row]:
-        """Rows of another store in the form that this store can hold."""
+        """Rows of another store, converted for this one."""
 
     def seal(self) -> Seal | None: ...
 
     def change_seal(
         self, found: Seal | None, seal: Seal | None, *, unless_running: bool = False
     ) -> int:
-        """Replace the seal that was found, and let every process look; answers how many jobs run.
+        """Replace the seal that was found, and make every process notice; returns how many jobs
+        run.
 
-        `unless_running` changes nothing while any does. This and what follows raises
-        StoreMovedError where the seal is another one by now (`seals.check_unchanged`).
+        With `unless_running` nothing changes while any job runs. This method and the following ones
+        raise StoreMovedError if the seal has changed since (`seals.check_unchanged`).
         """
 
     def add(self, table: Table, rows: Sequence[Row], found: Seal, seal: Seal) -> None:
@@ -116,7 +118,7 @@ class RowStore(Protocol):
     def reopen(self, found: Seal, actor: str) -> None:
         """Lift the seal in one write, which is audited.
 
-        Where the move was completed, lease versions are raised as a restored backup does.
+        If the move was completed, lease versions are raised as for a restored backup.
         """
 
     def counters(self) -> StoreCounters: ...
@@ -135,7 +137,7 @@ class MovableStore(Protocol):
 
 
 class MovedTable(msgspec.Struct, frozen=True):
-    """A table that is the same in both stores."""
+    """A table that is identical in both stores."""
 
     name: str
     rows: int
@@ -143,7 +145,7 @@ class MovedTable(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """A move that is complete."""
+    """The report of a completed move."""
 
     source: str
     target: str
@@ -151,12 +153,12 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs were running in the source: they run again in the target when their leases
     end."""
     blobs: int
-    """How many large payloads and results there are in the place that is the target's own."""
+    """How many large payloads and results are in the target's own blob store."""
     tables: list[MovedTable]
 
 
 def movable(store: object) -> MovableStore:
-    """A store that can be moved; raises UnsupportedError for any other."""
+    """The store as a movable one; raises UnsupportedError if it cannot be moved."""
     if isinstance(store, MovableStore):
         return store
     raise UnsupportedError(
@@ -174,10 +176,10 @@ def move(
     progress: Progress = lambda *_: None,
     besides: Callable[[], int] = lambda: 0,
 ) -> Moved:
-    """Move everything, or go on with a move that was cut short.
+    """Move everything, or continue a move that was cut short.
 
-    `besides` moves the data kept beside the rows, before the target takes the source's place, and
-    answers how many blobs there are; a run that goes on with the move may call it again.
+    `besides` moves the data kept outside the rows, before the target takes the source's place, and
+    returns the number of blobs; a run that continues the move may call it again.
     """
     origin = movable(source_store)
     source, target = origin.row_store(), movable(target_store).row_store()
@@ -192,13 +194,14 @@ def move(
         try:
             filled = _seal_target(source, target, tables, seal)
         except LeaseholdError:
-            # Somebody else was quicker with the target: the source is as it was.
+            # Another process was quicker with the target: restore the source.
             source.change_seal(seal, None)
             raise
     else:
         _check_goes_on(source, target, found)
         seal = replace(found, run=run)
-        # The target first: while another run fills it, this changes, and nothing else was touched.
+        # The target first: if another run is filling it, this step fails before anything else is
+        # touched.
         filled = _seal_target(source, target, tables, seal)
         held = source.change_seal(found, seal)
     filled = _copy(source, target, tables, filled, progress)
@@ -210,10 +213,10 @@ def move(
 
 
 def reopen(store: object, *, actor: str, force: bool = False) -> Seal | None:
-    """Let a store that was to be moved be written to again; answers the seal that it bore.
+    """Accept writes again in a store that was to be moved; returns the seal that it had.
 
-    Where the move was completed the other store has taken its place, and goes on by itself. Then it
-    takes `force`, and no lease version that the other one grants is granted here.
+    If the move was completed, the other store has taken its place and keeps running. Then `force`
+    is required, and no lease version that the other store grants is granted here.
     """
     rows = movable(store).row_store()
     seal = rows.seal()
@@ -236,7 +239,7 @@ def reopen(store: object, *, actor: str, force: bool = False) -> Seal | None:
 
 
 def _common_tables(source: RowStore, target: RowStore) -> list[Table]:
-    """The tables, with the columns in the order in which the source has them."""
+    """The tables, with the columns in the source's order."""
     tables = source.tables()
     if [_shape(table) for table in tables] != [_shape(table) for table in target.tables()]:
         raise StoreVersionError(
@@ -280,7 +283,7 @@ def _refuse_live_workers(store: MovableStore) -> None:
 
 
 def _seal_source(source: RowStore, seal: Seal, running: Running) -> int:
-    """How many jobs run in the source, which accepts no more writes."""
+    """Seal the source against writes; returns how many of its jobs are running."""
     held = source.change_seal(None, seal, unless_running=running == "refuse")
     if held and running == "refuse":
         raise InvalidTransitionError(
@@ -292,9 +295,9 @@ def _seal_source(source: RowStore, seal: Seal, running: Running) -> int:
 
 
 def _check_goes_on(source: RowStore, target: RowStore, seal: Seal) -> None:
-    """Raise unless a move was cut short that this run goes on with."""
+    """Raise unless this run can continue a move that was cut short."""
     filled = target.seal()
-    # Complete, and the target sealed: it was cut short between its last two steps.
+    # Complete, with the target still sealed: the move was cut short between its last two steps.
     is_over = seal.is_complete and (filled is None or filled.move != seal.move)
     if seal.is_target or is_over:
         raise seal.refusal(source.shown)
@@ -306,7 +309,7 @@ def _check_goes_on(source: RowStore, target: RowStore, seal: Seal) -> None:
 
 
 def _seal_target(source: RowStore, target: RowStore, tables: Sequence[Table], seal: Seal) -> Seal:
-    """The seal of the target, which says how far it was filled before."""
+    """Seal the target; returns its seal, which says how far it was already filled."""
     found = target.seal()
     if found is not None and found.move == seal.move:
         made = replace(found, run=seal.run)
@@ -323,7 +326,7 @@ def _seal_target(source: RowStore, target: RowStore, tables: Sequence[Table], se
 def _copy(
     source: RowStore, target: RowStore, tables: Sequence[Table], seal: Seal, progress: Progress
 ) -> Seal:
-    """The seal that the target bears when it is filled."""
+    """Copy the rows; returns the seal that the target has at the end."""
     for table in tables:
         if seal.table is not None and table.name < seal.table:
             continue
@@ -368,7 +371,7 @@ def _verified(
         theirs = _sum(table.name, (target.fitted(rows) for rows in _pages(source, table)))
         ours = _sum(table.name, _pages(target, table))
         if ours != theirs:
-            # A target that another run has completed meanwhile may have changed since.
+            # If another run has completed the move meanwhile, the target may have changed since.
             check_unchanged(target.seal(), seal, target.shown)
             raise StoreError(
                 f"table {table.name!r} has {theirs.rows} rows with checksum {theirs.checksum} in "

@@ -1,4 +1,4 @@
-"""What operations ask of a store: where their records are kept, and which jobs come next."""
+"""What operations ask of a store: keeping their records, and finding the next jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class JobsToFind(NamedTuple):
-    """A reader's search for the next write of an operation."""
+    """What a reader should search for before the next write of an operation."""
 
     where: JobFilter
     limit: int
@@ -22,7 +22,7 @@ class JobsToFind(NamedTuple):
 
 
 class JobsFound(NamedTuple):
-    """A reader's findings for the next write of an operation."""
+    """What a reader has found for the next write of an operation."""
 
     job_ids: Sequence[str]
     next_cursor: str | None
@@ -36,18 +36,18 @@ class OperationShelf(Protocol):
         """The store's clock, in microseconds."""
 
     def find(self, operation_id: str) -> Operation | None:
-        """An operation, which no other process changes until this write is over."""
+        """An operation, locked against changes by other processes until this write is over."""
 
     def add(self, operation: Operation) -> None: ...
 
     def replace(self, operation: Operation) -> None: ...
 
     def add_part(self, operation_id: str, number: int, part: OperationPart) -> None:
-        """Keep what jobs were before the operation's write of this number, from 0."""
+        """Save the state of jobs before the operation's write with this number, from 0."""
 
     def part(self, operation_id: str, number: int) -> OperationPart | None: ...
 
     def forget_all_but(self, operations: int, with_parts: int) -> None:
-        """Forget all but so many operations, the latest, and the parts of all but so many."""
+        """Forget all but the latest operations, and the parts of all but the latest few."""
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...

@@ -1,8 +1,8 @@
-"""Operations: an order to all jobs that a plan has counted, with progress, a report and an undo.
+"""Operations: an order to all jobs counted by a plan, with progress, a report and an undo.
 
-A plan is a filter frozen at one moment. An operation carries it out, so many jobs in each write,
-and its record is written in the same write: a process that dies in between leaves an operation that
-any other can go on with.
+A plan is a filter frozen at one moment. An operation carries it out, a bounded number of jobs per
+write, and each write also saves its record: if a process dies in between, any other can continue
+the operation.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from leasehold.errors import (
 H = TypeVar("H")
 
 OPERATIONS_KEPT: Final = 1_000
-"""The records of so many operations are kept."""
+"""How many operations have their records kept."""
 UNDOABLE_KEPT: Final = 50
-"""Of so many, the latest, it is kept what each job was before."""
+"""For how many of the latest operations the earlier state of each job is kept."""
 SILENT_SECONDS: Final = 60.0
-"""An operation that made no progress for longer is interrupted: no process carries it out."""
+"""An operation without progress for this long counts as interrupted: no process carries it out."""
 
 
 class OperationState(StrEnum):
-    """How far an operation is."""
+    """The state of an operation."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -63,26 +63,26 @@ class OperationState(StrEnum):
 
 
 class Undo(msgspec.Struct, frozen=True, tag="undo"):
-    """Take an operation back, as far as its jobs are still as it left them."""
+    """Undo an operation for all jobs that have not changed since."""
 
     operation: str
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The jobs that an order would change: those that fitted a filter at one moment."""
+    """The jobs that an order would change: those that matched a filter at one moment."""
 
     operation_id: str
-    """The operation that carries it out: however often it is begun, there is one."""
+    """The id of the operation that carries it out: there is only one, however often it is begun."""
     order: Order
     where: JobFilter
-    """As it was asked for, and for jobs that had been submitted when the plan was made."""
+    """The requested filter, limited to jobs submitted before the plan was made."""
     at: datetime
     counts: dict[Status, int] = {}
     """How many jobs would get the order, by status."""
     skipped: dict[Status, int] = {}
-    """How many fit and would not, since jobs of that status cannot take it."""
+    """How many match but cannot take the order because of their status."""
     seal: str = ""
-    """Of a plan that a service has made: by this it knows it again."""
+    """For a plan made by a service: how the service recognises it."""
 
     @property
     def planned(self) -> int:
@@ -91,12 +91,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperationDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """An operation that is to begin."""
+    """An operation to begin."""
 
     id: str
     plan: Plan | None = None
     undoes: str | None = None
-    """The operation that is to be taken back; then there is no plan."""
+    """The operation to undo; then there is no plan."""
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,14 +113,14 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     state: OperationState = OperationState.RUNNING
     begun_at: datetime
     active_at: datetime
-    """Its last progress."""
+    """When it last made progress."""
     ended_at: datetime | None = None
     changed: int = 0
-    """How many jobs it was done to."""
+    """How many jobs it has changed."""
     refused: dict[str, int] = {}
-    """How many could not take it: by the code of the error."""
+    """How many could not take it, by error code."""
     parts: int = 0
-    """How many writes have changed jobs; of an undo, how many it has looked at."""
+    """How many writes have changed jobs; for an undo, how many it has gone through."""
     cursor: str | None = None
     undone_by: str | None = None
     """The operation that undoes this operation."""
@@ -132,14 +132,14 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def moved_on(self) -> int:
-        """Of those, how many did not fit any more when it came to them; 0 while it goes on."""
+        """How many of those no longer matched when it reached them; 0 while it is running."""
         if self.state is not OperationState.DONE:
             return 0
         return max(0, self.planned - self.changed - sum(self.refused.values()))
 
     @property
     def can_be_undone(self) -> bool:
-        """Whether an undo may begin: it has ended, and its order can be taken back."""
+        """Whether an undo may begin: it has ended, and its order can be undone."""
         return (
             self.state is not OperationState.RUNNING
             and self.undone_by is None
@@ -148,23 +148,23 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def is_interrupted(self, now: datetime) -> bool:
-        """Whether no process seems to carry it out any more."""
+        """Whether no process seems to be carrying it out any more."""
         silent = now - self.active_at > timedelta(seconds=SILENT_SECONDS)
         return self.state is OperationState.RUNNING and silent
 
 
 class Advance(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of an operation that one more write did."""
+    """What one further write of an operation did."""
 
     operation: Operation
     jobs: list[OrderedJob] = []
-    """The changed jobs, as they were left."""
+    """The changed jobs, in their new state."""
     blobs_left: list[Job] = []
     """Deleted jobs with a payload or a result in a blob, so that the caller can delete the blob."""
 
 
 def is_undoable(order: Order | Undo) -> bool:
-    """Whether an order can be taken back at all: a deletion cannot."""
+    """Whether an order can be undone at all: a deletion cannot."""
     return not isinstance(order, DiscardAll | PurgeAll | Undo)
 
 
@@ -175,7 +175,7 @@ def plan(
     now: datetime,
     fitting: Mapping[Status, int],
 ) -> Plan:
-    """The plan of an order, from how many jobs fit its filter at this moment, by status."""
+    """The plan of an order, from the number of jobs matching its filter now, by status."""
     able = set(narrowed(order, where, 1).statuses or ())
     after = now + timedelta(microseconds=1)
     bounds = [after] if where.created_before is None else [after, where.created_before]
@@ -196,7 +196,7 @@ def plan(
 
 
 def begin(shelf: OperationShelf, draft: OperationDraft, actor: str) -> Operation:
-    """Keep a new operation; one that began already under this id is answered unchanged."""
+    """Store a new operation; one that already began under this id is returned unchanged."""
     _check(draft)
     known = shelf.find(draft.id)
     if known is not None:
@@ -229,7 +229,7 @@ def begin(shelf: OperationShelf, draft: OperationDraft, actor: str) -> Operation
 
 
 def stop(shelf: OperationShelf, operation_id: str, actor: str) -> Operation:
-    """Let an operation end where it is; one that was stopped already is answered unchanged."""
+    """Let an operation end where it is; one that was already stopped is returned unchanged."""
     operation = known_as(operation_id, shelf.find(operation_id))
     if operation.state is OperationState.STOPPED:
         return operation
@@ -247,10 +247,10 @@ def stop(shelf: OperationShelf, operation_id: str, actor: str) -> Operation:
 def advance(
     shelf: OperationShelf, desk: OrderDesk[H], asked: Operation, found: JobsFound | None
 ) -> Advance:
-    """Do the next part of an operation. `found` is a reader's answer to `asked`, now perhaps old.
+    """Do the next part of an operation. `found` is a reader's answer to `asked`, possibly stale.
 
-    Another process may have been quicker: then nothing is done, and a caller that asks again goes
-    on from there.
+    If another process was quicker, nothing is done, and a caller that asks again continues from
+    there.
     """
     operation = known_as(asked.id, shelf.find(asked.id))
     where_it_was = (asked.parts, asked.cursor)
@@ -311,7 +311,7 @@ def known_as(operation_id: str, operation: Operation | None) -> Operation:
 def _undo_part(
     shelf: OperationShelf, desk: OrderDesk[H], operation: Operation, target: Operation
 ) -> Advance:
-    """Take the last part back that was not yet: what depends on others goes before them."""
+    """Undo the latest part not yet undone: dependents before their dependencies."""
     number = target.parts - 1 - operation.parts
     part = shelf.part(target.id, number) if number >= 0 else None
     done = Ordered()
@@ -325,14 +325,14 @@ def _undo_part(
 
 
 def _is_about_all(order: Order, where: JobFilter) -> bool:
-    """Whether an order stops every unfinished job: then a job's changes since do not matter."""
+    """Whether an order cancels every unfinished job: then later changes of a job do not matter."""
     return isinstance(order, CancelAll) and set(where.statuses or ()) == ABLE[CancelAll]
 
 
 def _came_to_fit(
     desk: OrderDesk[H], operation: Operation, where: JobFilter, jobs: Sequence[H]
 ) -> Collection[str]:
-    """Those of these jobs that may not have fitted when the plan was made: only events tell."""
+    """The given jobs that may not have matched when the plan was made; only events show it."""
     events = []
     if not isinstance(operation.order, Undo) and _is_about_all(operation.order, where):
         events.append(Event.REPLAYED)  # It had ended.
@@ -342,7 +342,7 @@ def _came_to_fit(
 
 
 def _is_unmoved(job: Job, planned_at: datetime) -> bool:
-    """Whether a job was in its status when the plan was made, too."""
+    """Whether a job already had its status when the plan was made."""
     if job.is_terminal:
         return job.completed_at is not None and job.completed_at <= planned_at
     if job.status is Status.RUNNING:
@@ -383,7 +383,7 @@ def _to_undo(shelf: OperationShelf, operation_id: str) -> Operation:
 
 
 def _left_by(operation: Operation) -> dict[Status, int]:
-    """How many jobs an operation left behind, under the status in which most of them are."""
+    """How many jobs an operation left unchanged, under the status that most of them have."""
     left = Status.CANCELLED if isinstance(operation.order, CancelAll) else Status.PENDING
     return {left: operation.changed}
 

@@ -2,15 +2,15 @@
 
 `core.model.key_limits` is the rule. A store keeps the pending jobs of limited keys on a *shelf*: by
 account, which is one key in one lane (a queue and a task), and by tier (`core.model.priority`). A
-lease sees shown jobs and never parked ones, however many there are.
+lease sees shown jobs and never parked ones, however many are parked.
 
-After every write, of each account and tier at least the best `free` jobs are shown. More may be,
-since a slot that is taken in one lane is taken from the others too: a lease that meets such a job
-parks it (`core.rules.leasing`), so no lease meets it twice.
+After every write, at least the best `free` jobs of each account and tier are shown. There may be
+more, since a slot taken in one lane is taken from the others too: a lease that reads such a job
+parks it (`core.rules.leasing`), so no lease reads it twice.
 
-A key that has used up its starts rests: nothing of it is shown until the moment at which the next
-may start. The store keeps that moment for keys that have jobs parked; a lease first looks again at
-the keys whose moment has come.
+A key that has used up its starts *rests*: none of its jobs is shown until the time at which the
+next may start. The store keeps that time for keys with parked jobs; a lease first looks again at
+the keys whose time has come.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from leasehold.core.model.key_limits import is_shown
 Account = TypeVar("Account")
 Key_contra = TypeVar("Key_contra", contravariant=True)
 Job = TypeVar("Job", bound=tuple[Any, ...])
-"""A pending job as its store names it: its `Rank`, then what else the store needs. No two jobs have
-the same number, so the lesser tuple is the better job."""
+"""A store's own handle of a pending job: its `Rank`, then any other fields. No two jobs have the
+same number, so the smaller tuple is the better job.
+"""
 
 COUNTED_MAX: Final = 100
-"""Up to how many free slots of a key the jobs that are shown for them are counted, one by one."""
+"""Up to how many free slots of a key the jobs shown for them are counted one by one."""
 
 
 class ParkingShelf(Protocol[Key_contra, Account, Job]):
@@ -37,19 +38,19 @@ class ParkingShelf(Protocol[Key_contra, Account, Job]):
     """How many more parked jobs this write may show."""
 
     def free(self, account: Account, /) -> int:
-        """How many jobs of the account's key are to be shown (`KeyLimits.to_show`)."""
+        """How many jobs of the account's key should be shown (`KeyLimits.to_show`)."""
 
     def accounts_of(self, key: Key_contra, /) -> Sequence[Account]:
-        """The accounts of a key, in whichever lanes."""
+        """The accounts of a key, in any lanes."""
 
     def nth_shown(self, account: Account, tier: int, n: int, /) -> Job | None:
-        """The n-th best of the jobs that are shown, counted from 1; None if there are fewer."""
+        """The n-th best of the shown jobs, counted from 1; None if there are fewer."""
 
     def first_parked(self, account: Account, tier: int, /) -> Job | None:
-        """The best of the jobs that are parked."""
+        """The best of the parked jobs."""
 
     def parked_tiers(self, account: Account, /) -> Iterable[int]:
-        """The tiers in which jobs are parked."""
+        """The tiers that have parked jobs."""
 
     def take_in(self, account: Account, tier: int, job: Job, /, *, parked: bool) -> None:
         """Count a pending job for its key from now on, and show it or park it."""
@@ -58,25 +59,25 @@ class ParkingShelf(Protocol[Key_contra, Account, Job]):
         """Let leases see a parked job, and wake waiting workers."""
 
     def park(self, account: Account, tier: int, job: Job, /) -> None:
-        """Let leases see a job no more."""
+        """Hide a job from leases."""
 
     def tell_of_shown(self, account: Account, /) -> None:
-        """Wake workers that wait for jobs, if any jobs are shown."""
+        """Wake waiting workers if any jobs are shown."""
 
     def look_again_in_time(self, account: Account, /) -> None:
-        """Jobs are parked and none may run: if time alone changes that, look again then."""
+        """Jobs are parked and none may run: if only a start rate delays them, look again then."""
 
     def go_on_later(self, account: Account, /) -> None:
-        """There is more to show than one write may: the next pass over the shelf goes on."""
+        """There is more to show than one write may: the next pass over the shelf continues."""
 
     def close_if_unused(self, account: Account, /) -> None:
-        """Keys come and go without number: forget an account of which nothing is left."""
+        """The number of keys is unbounded, so forget an account that has become empty."""
 
 
 def enter(
     shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: int, job: Job
 ) -> None:
-    """A job has become pending: show it, or park it, or the one whose place it takes."""
+    """A job has become pending: show it or park it, or park the one that it displaces."""
     free = shelf.free(account)
     last = _last_shown(shelf, account, tier, free)
     if not is_shown(job, last, free) or (
@@ -92,7 +93,7 @@ def enter(
 
 
 def left(shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: int) -> None:
-    """A job is not pending any more: another one may take its place."""
+    """A job is no longer pending: another one may take its place."""
     fill(shelf, account, tier)
     shelf.close_if_unused(account)
 
@@ -100,7 +101,7 @@ def left(shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: 
 def turn_away(
     shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: int, job: Job
 ) -> None:
-    """A lease has met a job of which it may take no more: park it."""
+    """A lease has read a job of a full key: park it."""
     shelf.take_in(account, tier, job, parked=True)
     shelf.look_again_in_time(account)
 
@@ -113,7 +114,7 @@ def look_again(shelf: ParkingShelf[Key_contra, Account, Job], keys: Iterable[Key
 
 
 def freed(shelf: ParkingShelf[Key_contra, Account, Job], ended: Mapping[Key_contra, int]) -> None:
-    """So many leases of each key have ended, and are not counted as running any more."""
+    """Leases of each key have ended and no longer count as running."""
     for key, count in ended.items():
         for account in shelf.accounts_of(key):
             fill_all(shelf, account)
@@ -133,7 +134,7 @@ def fill_all(shelf: ParkingShelf[Key_contra, Account, Job], account: Account) ->
 
 
 def fill(shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: int) -> None:
-    """Show parked jobs of a tier, the best first, while they are among the best that may run."""
+    """Show parked jobs of a tier, best first, while they are among the best that may run."""
     free = shelf.free(account)
     while free and (first := shelf.first_parked(account, tier)) is not None:
         last = _last_shown(shelf, account, tier, free)
@@ -151,9 +152,9 @@ def fill(shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: 
 def _last_shown(
     shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: int, free: int
 ) -> Job | None:
-    """The last of the first `free` that are shown; None if there are fewer, or too many to count.
+    """The last of the first `free` shown jobs; None if there are fewer, or too many to count.
 
-    More may be shown than are free: so for a key that may run many jobs they are not counted.
+    More may be shown than are free, so for a key that may run many jobs they are not counted.
     """
     return shelf.nth_shown(account, tier, free) if 0 < free <= COUNTED_MAX else None
 
@@ -161,6 +162,6 @@ def _last_shown(
 def _is_behind_parked(
     shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: int, job: Job
 ) -> bool:
-    """Whether better jobs wait to be shown, where shown jobs are not counted."""
+    """Whether better jobs are parked, in cases where shown jobs are not counted."""
     first = shelf.first_parked(account, tier)
     return first is not None and first < job

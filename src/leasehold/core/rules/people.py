@@ -1,9 +1,8 @@
-"""What people ask of jobs: cancel, replay, discard, reprioritize, purge. Each verb is written once,
-here.
+"""Orders about jobs: cancel, replay, discard, reprioritize, purge. Each is written once, here.
 
-A store lends an `OrderDesk`, which reads and writes one job at a time inside one write. Each job
-has an answer of its own: the job as it is now (or last was), or the reason of its refusal. Each
-call leaves one audit record of the changes it made.
+A store provides an `OrderDesk`, which reads and writes one job at a time inside one write. Each job
+gets its own answer: the job in its new (or last) state, or the error that refuses it. Each call
+leaves one audit record of the changes it made.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from leasehold.core.rules.messages import purged_by, replayed, reprioritized
 from leasehold.errors import LeaseholdError
 
 AUDITED_IDS_MAX: Final = 100
-"""How many ids an audit record names: enough to recognise the order; it counts them all."""
+"""How many ids an audit record names: enough to recognise the order. The count has them all."""
 
 H = TypeVar("H")
 """A store's own handle of a job."""
@@ -37,50 +36,48 @@ class Replay(NamedTuple):
 
 
 class By(TypedDict):
-    """Whose order it is."""
+    """The origin of an order."""
 
     actor: str
     operation: NotRequired[str | None]
-    """The id of the operation that it is a part of, for its audit record."""
+    """The id of the operation that it belongs to, for its audit record."""
 
 
 class OrderDesk(Protocol[H]):
     """The steps of a store for these verbs, inside one write."""
 
     def find_all(self, job_ids: Sequence[str]) -> Mapping[str, tuple[H, Job]]:
-        """Those of these jobs that are there, each with the store's own handle of it, as it is now.
+        """The given jobs that exist, each with the store's own handle of it, in its present state.
 
-        Earlier changes made at this desk are seen.
+        Earlier changes made at this desk are visible.
         """
 
     def met_since(self, jobs: Sequence[H], events: Collection[Event], at: datetime) -> set[str]:
-        """The ids of those of these jobs to which one of these events happened later than that."""
+        """The ids of the given jobs that had one of these events after a given time."""
 
     def tell(self, job: H, event: Event, message: str) -> None:
-        """Write an event that changes no status to its history."""
+        """Write an event that changes no status to a job's history."""
 
     def request_cancel(self, job: H, reason: str) -> None:
-        """Keep it for the holder's next renewal."""
+        """Record the request for the holder's next renewal."""
 
     def wake_holder(self, job: H) -> None:
-        """Let the holder of a running job renew at once."""
+        """Make the holder of a running job renew at once."""
 
     def end_waiting(self, job: H, after: Status, reason: str) -> None:
         """End a job that waits."""
 
     def forget(self, jobs: Sequence[H]) -> None:
-        """Delete jobs that were ended at this desk: those with dependents as soon as the
-        dependents were told.
-        """
+        """Delete jobs ended at this desk; those with dependents once these have been handled."""
 
     def allow(self, job: H, allowance: int) -> None:
-        """Say how many attempts a job may have in all."""
+        """Set how many attempts a job may have in total."""
 
     def waits_again_for(self, handle: H, job: Job) -> Sequence[Any]:
-        """The jobs that a replayed job has to wait for; refuses a replay that would be in vain."""
+        """The jobs that a replayed job must wait for; refuses a replay that would be in vain."""
 
     def replay(self, job: H, replay: Replay, waits_for: Sequence[Any]) -> None:
-        """Let a job that had ended wait again: without its start_by, due at once."""
+        """Make an ended job wait again: without its start_by, due at once."""
 
     def needed_by(self, job: H) -> str | None:
         """An unfinished job that depends on this job."""
@@ -89,13 +86,13 @@ class OrderDesk(Protocol[H]):
         """Delete an ended job with all its records."""
 
     def reprioritize(self, job: H, before: int, after: int) -> None:
-        """Give a waiting job another priority, and so another place."""
+        """Give a waiting job another priority, and with it another place."""
 
     def replay_order(self, job_ids: Sequence[str]) -> list[int]:
-        """The places of these ids, dependencies first."""
+        """The indexes of these ids, dependencies first."""
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        """Write an administrative action down."""
+        """Write an audit record."""
 
 
 Answers = list[Job | LeaseholdError]
@@ -159,7 +156,7 @@ def discard(desk: OrderDesk[H], job_ids: Sequence[str], **by: Unpack[By]) -> Ans
 
 
 def purge(desk: OrderDesk[H], job_ids: Sequence[str], **by: Unpack[By]) -> Answers:
-    """Delete waiting jobs: they are cancelled, and forgotten when no job waits for them."""
+    """Delete waiting jobs: they are cancelled, and removed when no job waits for them."""
     ended: list[H] = []
 
     def verb(handle: H, job: Job) -> None:
@@ -206,7 +203,7 @@ def for_each(
     by: By,
     **detail: Any,
 ) -> Answers:
-    """Carry a verb out for each of these jobs, and write the changes down."""
+    """Carry out a verb for each of these jobs, and audit the changes."""
     answers = [answer for part in _without_repeats(job_ids) for answer in _answer(desk, part, verb)]
     done = [answer.id for answer in answers if isinstance(answer, Job)]
     if done:
@@ -217,7 +214,7 @@ def for_each(
 
 
 def _without_repeats(job_ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The ids in parts in which none is named twice: the second time it is as the first left it."""
+    """The ids in parts without repeats, so that a repeated id sees the result of the first."""
     part: dict[str, None] = {}
     for job_id in job_ids:
         if job_id in part:
@@ -228,7 +225,7 @@ def _without_repeats(job_ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _answer(desk: OrderDesk[H], job_ids: Sequence[str], verb: Callable[[H, Job], None]) -> Answers:
-    """Read all, then carry out each, then read the changed jobs again."""
+    """Read all jobs, carry out the verb for each, then read the changed jobs again."""
     found = desk.find_all(job_ids)
     refused: dict[str, LeaseholdError] = {}
     for job_id, (handle, job) in ((each, found[each]) for each in job_ids if each in found):

@@ -17,10 +17,10 @@ class PinShelf(Protocol):
         """The store's clock, in microseconds."""
 
     def every(self, kind: PinKind) -> Sequence[Pin]:
-        """Those of a kind, the oldest first."""
+        """All pins of a kind, oldest first."""
 
     def put(self, pin: Pin) -> None:
-        """Keep one, in the place of the one of its kind and name."""
+        """Save a pin, replacing the one of its kind and name."""
 
     def drop(self, kind: PinKind, name: str) -> None: ...
 
@@ -31,10 +31,10 @@ class PinShelf(Protocol):
 
 
 def pin(shelf: PinShelf, kind: PinKind, name: str, text: str, actor: str) -> Pin:
-    """Keep a pin; the same again changes nothing."""
+    """Save a pin; the same pin again changes nothing."""
     check_pin(kind, name, text)
     known = {each.name: each for each in shelf.every(kind)}
-    # A deploy mark set by a call has a note; workers of a new version set theirs without one.
+    # A deploy mark set by a call has a note; workers of a new version set one without a note.
     if name in known and text in ("", known[name].text):
         return known[name]
     made = Pin(kind=kind, name=name, text=text, at=from_micros(shelf.now), by=actor)
@@ -49,7 +49,7 @@ def pin(shelf: PinShelf, kind: PinKind, name: str, text: str, actor: str) -> Pin
 
 
 def unpin(shelf: PinShelf, kind: PinKind, name: str, actor: str) -> Pin | None:
-    """Take a pin away; answers with it, None if there is none."""
+    """Remove a pin and return it; None if there is none."""
     check_pin(kind, name, "")
     known = next((each for each in shelf.every(kind) if each.name == name), None)
     if known is not None:
@@ -59,5 +59,5 @@ def unpin(shelf: PinShelf, kind: PinKind, name: str, actor: str) -> Pin | None:
 
 
 def stops_in(pins: Sequence[Pin]) -> dict[str, str]:
-    """Which workers were asked to stop, as the settings tell it: by id, which of that name."""
+    """The workers asked to stop, by id, with the text of the pin, as settings list them."""
     return {each.name: each.text for each in pins if each.kind == "stop"}

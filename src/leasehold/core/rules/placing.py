@@ -1,7 +1,7 @@
-"""Where pending jobs stand in a store of tables, and the writes that place them anew.
+"""The places of pending jobs in a store of tables, and the writes that change them.
 
-`core.model.priority` says where a job stands. Nearly all stand where their own row says; only the
-others have a *place* of their own written down, so that each is found by its number.
+`core.model.priority` determines a job's place. Nearly all jobs stand where their own row says; only
+the others have a row in `place`, so that each can be found by its number.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import NamedTuple
 from leasehold.core.model.priority import Place, Scoring, default_place, place
 
 RowKey = tuple[int, int, int, int]
-"""lane, tier, turn and number: where a pending job stands."""
+"""lane, tier, turn and number: the place of a pending job."""
 PlaceRow = tuple[int, int, int, int | None]
 """number, tier, turn and when it crosses into another tier."""
 
 
 class PendingEntry(NamedTuple):
-    """A job that is to be pending, with every field that its place depends on."""
+    """A job about to become pending, with every field that its place depends on."""
 
     seq: int
     lane: int
@@ -35,7 +35,7 @@ class PendingEntry(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """A pending job: where it stands, and every field that its place depends on."""
+    """A pending job: its place, and every field that the place depends on."""
 
     lane: int
     tier: int
@@ -50,10 +50,10 @@ class Standing(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """The writes that put pending jobs where they belong."""
+    """The writes that move pending jobs to their right places."""
 
     moved: list[tuple[int, int, int, int, int, int]]
-    """The tier and turn to stand at, and the key of the row until then."""
+    """The new tier and turn, and the old key of the row."""
     placed: list[PlaceRow]
     unplaced: list[int]
     """Jobs that no longer need a place of their own."""
@@ -62,7 +62,7 @@ class Moves(NamedTuple):
 def entering(
     entries: Sequence[PendingEntry], now: int, scoring_of: Callable[[int], Scoring]
 ) -> tuple[list[RowKey], list[PlaceRow]]:
-    """Where jobs enter that are to be pending; the second are those with a place of their own."""
+    """The places at which new pending jobs enter; the second list has those with a `place` row."""
     keys: list[RowKey] = []
     places: list[PlaceRow] = []
     for each in entries:
@@ -79,8 +79,8 @@ def moving(
     now: int,
     scoring_of: Callable[[int], Scoring],
 ) -> Moves:
-    """How to put pending jobs where they belong now. Jobs that are counted for their keys have a
-    place of their own in any case: it names the key.
+    """The writes that move pending jobs to where they belong now. Jobs counted for their keys
+    always have a `place` row, since it names the key.
     """
     moves = Moves([], [], [])
     for each in jobs:

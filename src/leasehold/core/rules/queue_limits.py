@@ -1,4 +1,4 @@
-"""Limits of a queue that count jobs: how many more may run, and which may start when one leaves.
+"""Limits of a queue that count jobs: how many more may run, and who may continue when one leaves.
 
 The clauses are LIM-1, LIM-2 and LIM-5 of `core.contract.queue_rules`; `core.rules.admission` is
 LIM-1 itself.
@@ -18,9 +18,9 @@ from leasehold.core.rules.starting import StartBook, count_starts, free_starts, 
 
 
 class LimitBook(Protocol):
-    """The counts behind the limits of queues in a store of tables, in one write.
+    """The counts behind the limits of queues in a store of tables, inside one write.
 
-    A job taken back from a lost holder is not counted any more, so a crash leaks no slot.
+    A job taken back from a lost holder no longer counts, so a crash leaks no slot.
     """
 
     @property
@@ -34,13 +34,13 @@ class LimitBook(Protocol):
     def pending(self, queue: str, /) -> int: ...
 
     def next_rest(self, queue: str, /) -> int | None:
-        """When the next key of a queue has rested."""
+        """When the next resting key of a queue may start jobs again."""
 
     def queue_of(self, lane: int, /) -> str | None: ...
 
 
 def open_queues(book: LimitBook, queues: Iterable[str]) -> Iterator[OpenQueue]:
-    """Those of these queues that jobs may be leased from."""
+    """The given queues from which jobs may be leased."""
     for queue in dict.fromkeys(queues):
         rule = book.rules.get(queue)
         if rule is None:
@@ -55,7 +55,7 @@ def open_queues(book: LimitBook, queues: Iterable[str]) -> Iterator[OpenQueue]:
 
 
 def starts_used_up(book: LimitBook, jobs: Iterable[tuple[str, str | None]]) -> None:
-    """Jobs were leased, of these queues and keys."""
+    """Record the starts of leased jobs, by queue and key."""
     by_queue: defaultdict[str, list[str | None]] = defaultdict(list)
     for queue, key in jobs:
         by_queue[queue].append(key)
@@ -65,7 +65,7 @@ def starts_used_up(book: LimitBook, jobs: Iterable[tuple[str, str | None]]) -> N
 
 
 def next_starts(book: LimitBook, queues: Iterable[str]) -> list[int]:
-    """When the next jobs of these queues and their keys may start, if time keeps them from it."""
+    """When the next jobs of these queues and their keys may start, if a start rate delays them."""
     moments: list[int | None] = []
     for queue in dict.fromkeys(queues):
         rule = book.rules.get(queue)
@@ -78,8 +78,8 @@ def next_starts(book: LimitBook, queues: Iterable[str]) -> list[int]:
 
 
 def made_way(book: LimitBook, moved: Mapping[int, tuple[int, int]]) -> bool:
-    """Whether an operation that moved so many pending and running jobs of each lane made room for
-    others. A slot that it left free and took again itself is no news.
+    """Whether an operation that moved pending and running jobs of each lane made room for others. A
+    slot that it freed and took again itself does not count.
     """
     pending: Counter[str] = Counter()
     running: Counter[str] = Counter()
@@ -100,7 +100,7 @@ def made_way(book: LimitBook, moved: Mapping[int, tuple[int, int]]) -> bool:
 
 
 def free_slots(state: QueueState, config: QueueConfig, running: int) -> int:
-    """How many jobs more of a queue may be leased, while so many run.
+    """How many more jobs of a queue may be leased while `running` jobs run.
 
     >>> free_slots(QueueState.ACTIVE, QueueConfig(max_concurrency=3), running=1)
     2
@@ -116,9 +116,10 @@ def free_slots(state: QueueState, config: QueueConfig, running: int) -> int:
 def lets_somebody_go_on(
     config: QueueConfig, *, pending: int, more_pending: int = 0, more_running: int = 0
 ) -> bool:
-    """Whether a change made way for somebody: for a submit that was refused, or for a lease.
+    """Whether a change lets somebody continue: a submit that was refused, or a lease.
 
-    So many jobs are pending after it; the others are its changes, negative for jobs that left.
+    `pending` is the number after the change; the others are its changes, negative for jobs that
+    left.
 
     >>> lets_somebody_go_on(QueueConfig(max_depth=5), pending=4, more_pending=-1)
     True

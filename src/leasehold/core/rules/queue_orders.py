@@ -1,6 +1,6 @@
-"""What people do to queues: create, update, pause, resume, drain, purge, delete. All audited.
+"""Orders about queues: create, update, pause, resume, drain, purge, delete. All are audited.
 
-Decided once for every store, inside the write in which it is done.
+Decided once for every store, inside the write that carries them out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from leasehold.core.rules.messages import purged_by, queue_deleted
 from leasehold.errors import InvalidQueueError
 
 J = TypeVar("J")
-"""However a store names its jobs."""
+"""A store's own handle of a job."""
 
 _ACTIONS: Final = {
     QueueState.ACTIVE: "resume_queue",
@@ -45,33 +45,35 @@ class QueueBook(Protocol[J]):
     def rule_of(self, queue: str) -> QueueRule | None: ...
 
     def has_held_jobs(self, queue: str) -> bool:
-        """Whether a job was ever submitted to it, or refused."""
+        """Whether a job was ever submitted to it or refused by it."""
 
     def set_rule(self, queue: str, rule: QueueRule) -> None:
-        """Keep a rule, let pending jobs stand where it puts them, and wake waiting workers."""
+        """Save a rule, move pending jobs to the places that it gives them, and wake waiting
+        workers.
+        """
 
     def forget_rule(self, queue: str) -> None:
         """Forget a rule and everything kept for it, and wake waiting workers: retries of jobs that
-        the rule held back may go on.
+        the rule held back may continue.
         """
 
     def jobs_left(self, queue: str) -> tuple[int, int]:
         """How many jobs wait and how many run in a queue, by its counters."""
 
     def has_pending(self, queue: str) -> bool:
-        """Whether a pending job is found in it, regardless of its counters."""
+        """Whether it has a pending job, regardless of its counters."""
 
     def end_waiting(self, jobs: Sequence[J], after: Status, reason: str) -> list[J]:
-        """Cancel those of the jobs that wait, or make dead letters of them; answers which."""
+        """Cancel the given jobs that wait, or make them dead letters; returns them."""
 
     def dependents(self, jobs: Sequence[J]) -> Mapping[J, int]:
-        """Which of the jobs others wait for, and how many."""
+        """The given jobs that others wait for, and how many wait."""
 
     def erase(self, jobs: Collection[J]) -> None:
         """Delete ended jobs with all their records."""
 
     def erase_when_told(self, jobs: Collection[J]) -> None:
-        """Delete ended jobs once all their dependents have been told of their ends."""
+        """Delete ended jobs once their ends have been applied to all their dependents."""
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
 
@@ -80,7 +82,7 @@ class QueueBook(Protocol[J]):
 
 
 class Buried(NamedTuple):
-    """One write's part of a queue's deletion."""
+    """What one write of a queue's deletion did."""
 
     jobs: int
     """How many became dead letters."""
@@ -121,7 +123,7 @@ def set_state(book: QueueBook[J], queue: str, state: QueueState, actor: str) -> 
 
 
 def to_purge(queue: str, where: JobFilter) -> JobFilter | None:
-    """The filter, narrowed to jobs of the queue that can be purged; None if it leaves none."""
+    """The filter, narrowed to jobs of the queue that can be purged; None if none can match."""
     if where.queues is not None and queue not in where.queues:
         return None
     statuses = tuple(WAITING & set(where.statuses or WAITING))
@@ -132,10 +134,10 @@ def purge(
     book: QueueBook[J], queue: str, where: JobFilter, jobs: Sequence[J], actor: str, *, more: bool
 ) -> Purged:
     """Delete the jobs that still wait: all are cancelled, and deleted when no job waits for them.
-    `more` says whether further jobs fit too.
+    `more` says whether more jobs match.
 
-    A job with dependents is deleted later, by `core.rules.dependencies`, which tells the dependents
-    first.
+    A job with dependents is deleted later, by `core.rules.dependencies`, which handles the
+    dependents first.
     """
     purged = book.end_waiting(jobs, Status.CANCELLED, purged_by(actor))
     if not purged:
@@ -146,7 +148,7 @@ def purge(
 
 
 def forget(book: QueueBook[J], jobs: Sequence[J]) -> int:
-    """Delete jobs that were just ended; answers how many times another waited for one of them."""
+    """Delete jobs that have just ended; returns how many times a job waited for one of them."""
     dependents = book.dependents(jobs)
     book.erase_when_told(dependents.keys())
     book.erase([job for job in jobs if job not in dependents])
@@ -154,9 +156,9 @@ def forget(book: QueueBook[J], jobs: Sequence[J]) -> int:
 
 
 def delete(book: QueueBook[J], queue: str, actor: str, *, force: bool) -> bool:
-    """Forget a queue, or begin to: by force, what waits in it has to be buried first.
+    """Forget a queue, or begin to: with `force`, its waiting jobs have to be buried first.
 
-    Answers whether that was all.
+    Returns whether the deletion is complete.
     """
     known = _known(book, queue, deleting=True)
     waiting, running = book.jobs_left(queue)
@@ -172,17 +174,17 @@ def delete(book: QueueBook[J], queue: str, actor: str, *, force: bool) -> bool:
 
 
 def bury(book: QueueBook[J], queue: str, jobs: Sequence[J], buried: int) -> Buried:
-    """Make dead letters of these jobs, and forget the queue when nothing waits in it any more.
+    """Make these jobs dead letters, and forget the queue once nothing waits in it.
 
-    `buried` jobs were before.
+    `buried` jobs were buried by earlier writes.
     """
     rule = book.rule_of(queue)
     if rule is None or rule.state is not QueueState.DELETING:
-        return Buried(0, is_all=True)  # Somebody else has finished it.
+        return Buried(0, is_all=True)  # Another process has finished it.
     actor = rule.deleted_by or "somebody"
     more = len(book.end_waiting(jobs, Status.DEAD, queue_deleted(queue, actor)))
     waiting, _ = book.jobs_left(queue)
-    # Without jobs to bury, counters that are wrong must not keep the queue for ever.
+    # If no jobs are left to bury, wrong counters must not keep the queue for ever.
     if (waiting and jobs) or book.has_pending(queue):
         return Buried(more, is_all=False)
     _forget(book, queue, actor, force=True, buried=buried + more)
@@ -195,7 +197,7 @@ def _forget(book: QueueBook[J], queue: str, actor: str, *, force: bool, buried: 
 
 
 def _differences(known: QueueRule, wanted: QueueConfig) -> str:
-    """Which rules of a queue are others than wanted, and who changed them last."""
+    """Which rules of a queue differ from the wanted ones, and who changed them last."""
     now = msgspec.structs.asdict(known.config)
     told = ", ".join(
         f"{name} is {_told(now[name])}, not {_told(value)}"
@@ -209,7 +211,7 @@ def _differences(known: QueueRule, wanted: QueueConfig) -> str:
 
 
 def _told(value: object) -> str:
-    """A rule's value in the same words on every store, whichever kind of number it keeps."""
+    """A rule's value in words, the same on every store, whatever type of number it keeps."""
     plain = msgspec.to_builtins(value)
     if isinstance(plain, dict):
         return ", ".join(f"{name} {_told(each)}" for name, each in plain.items())
@@ -219,7 +221,7 @@ def _told(value: object) -> str:
 
 
 def _signed(book: QueueBook[J], rule: QueueRule, actor: str) -> QueueRule:
-    """The rule as it is kept: it tells who changed it last."""
+    """The rule with the actor and the time of its last change."""
     return rule._replace(changed_at=book.now, changed_by=actor)
 
 
@@ -236,6 +238,6 @@ def _known(book: QueueBook[J], queue: str, *, deleting: bool = False) -> QueueRu
 
 
 def said(what: msgspec.Struct) -> dict[str, Any]:
-    """A filter or a config for an audit record: without the fields that it leaves open."""
+    """A filter or a config for an audit record, without the fields that are not set."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(what))
     return {name: value for name, value in plain.items() if value is not None}

@@ -1,13 +1,13 @@
-"""Placing pending jobs anew: when time takes them into another tier, or their queue's rules change.
+"""Moving pending jobs to new places when time or changed rules of their queue require it.
 
-A lease does it before it looks, and so does the sweep, so many jobs in one write. Guard: a job is
-moved by the place at which it was found in the same write.
+A lease does this before it looks for jobs, and so does the sweep, a bounded number of jobs per
+write. Guard: a job is moved from the place at which it was found in the same write.
 
-A queue's limit per key may be set, changed or taken away while jobs are pending and running.
-Running jobs are counted at once, in the write that changes the limit, so the next lease obeys it.
-Pending jobs are dealt with by a *pass* over each lane: until it has come to them, leases meet them,
-and park the excess. Parked jobs come first, or a job that is shown meanwhile would be passed over:
-account after account, then the lane itself, then its accounts once more.
+A queue's limit per key may be set, changed or removed while jobs are pending and running. Running
+jobs are counted at once, in the write that changes the limit, so the next lease obeys it. A *pass*
+over each lane handles pending jobs: until it has reached them, leases read them and park the
+excess. Parked jobs come first, since a job shown meanwhile would otherwise be missed: account after
+account, then the lane itself, then its accounts again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from leasehold.core.rules.placing import Standing
 BEFORE_ALL: Final = -1
 """A tier before the first job."""
 BEYOND: Final = 9223372036854775807
-"""A tier beyond the last job: from there none is placed anew, only accounts are looked at."""
+"""A tier beyond the last job: a pass from there moves no jobs and only visits accounts."""
 
 
 class Pass(NamedTuple):
-    """How far the pass over a lane, or over the parked jobs of an account, has got."""
+    """The position of the pass over a lane, or over the parked jobs of an account."""
 
     lane: int
     tier: int
@@ -37,18 +37,18 @@ class Pass(NamedTuple):
 
 
 class Write(Protocol):
-    """The state of the write under way."""
+    """The state of the current write."""
 
     now: int
     next_crossing: int | None
-    """When the first pending job has to be placed anew, as far as earlier writes know."""
+    """When the next pending job has to move, as far as earlier writes know."""
     some_rescoring: bool
-    """Whether any pass is not over."""
+    """Whether any pass is unfinished."""
     shown_left: int
 
 
 class PassBook(Protocol):
-    """The passes of a store, and the pending jobs they are about, in one write."""
+    """The passes of a store and the pending jobs they visit, inside one write."""
 
     @property
     def write(self) -> Write: ...
@@ -57,54 +57,54 @@ class PassBook(Protocol):
     def shelf(self) -> KeyShelf: ...
 
     def crossing(self, limit: int, /) -> Sequence[Standing]:
-        """The jobs that belong into another tier by now, up to so many, the first first."""
+        """Up to `limit` jobs that belong in another tier by now, earliest first."""
 
     def next_jobs(self, limit: int, /) -> tuple[Pass, Sequence[Standing]] | None:
-        """The next jobs of any pass, and where it stood; it goes on behind them, or ends if they
-        are fewer than so many. Rows that moved forward are visited again (a no-op); none is
+        """The next jobs of any pass, and its position; the pass continues after them, or ends if
+        there are fewer than `limit`. Rows that moved forward are visited again (a no-op); none is
         skipped.
         """
 
     def begin_after(self, lane: int, key: str, tier: int, /) -> bool:
-        """Begin at a tier the pass over a lane's next account, in the order of keys, unless it has
-        begun; whether there is one.
+        """Begin the pass over a lane's next account (in the order of keys) at a tier, unless it has
+        begun; returns whether there is such an account.
         """
 
     def begin_again(self, lane: int, /) -> None:
-        """Begin a pass before all jobs, also where there is one."""
+        """Begin a pass before all jobs, replacing one that exists."""
 
     def begin_in(self, queue: str, /) -> None:
-        """Begin a pass over each lane of a queue that has anything in it: its first account."""
+        """Begin a pass over each non-empty lane of a queue, at its first account."""
 
     def look_again_in(self, queue: str, /) -> None:
-        """Begin a pass beyond all jobs over the accounts of a queue: the first of each lane."""
+        """Begin a pass beyond all jobs over the accounts of a queue, at the first of each lane."""
 
     def count_running_anew(self, queue: str, /) -> None:
-        """Count by key what runs in a queue, from the jobs themselves."""
+        """Recount the running jobs of a queue by key, from the jobs themselves."""
 
     def queue_of(self, lane: int, /) -> str | None:
         """The queue of a lane, or of the lane number of an account's parked jobs."""
 
     def move(self, jobs: Sequence[Standing], /) -> None:
-        """Put jobs of one lane where they belong now."""
+        """Move jobs of one lane to where they belong now."""
 
     def counted_among(self, seqs: Sequence[int], /) -> Mapping[int, Counted]:
-        """Those of these jobs that are counted for their keys."""
+        """The given jobs that are counted for their keys."""
 
     def count_no_more(self, job: Standing, account: Account, /) -> None:
-        """Let a job stand in its lane, counted for no key; if it was parked, that is news."""
+        """Return a job to its lane, counted for no key; if it was parked, workers are woken."""
 
     def find(self, seq: int, /) -> Standing | None:
-        """Where a job stands now, if it is pending."""
+        """The present place of a job, if it is pending."""
 
     def account(self, number: int, /) -> Account | None: ...
 
     def close_unlimited(self, account: Account, /) -> None:
-        """Forget an account if nothing of it is pending; what runs is not counted any more."""
+        """Forget an account without pending jobs; its running jobs no longer count."""
 
 
 def rebalance(book: PassBook) -> bool:
-    """Place jobs anew that need it, so many of them; whether there may be more."""
+    """Move a bounded number of jobs that need it; returns whether there may be more."""
     write = book.write
     left = PLACED_AT_ONCE
     if write.next_crossing is not None and write.next_crossing <= write.now:
@@ -120,7 +120,7 @@ def rebalance(book: PassBook) -> bool:
 
 
 def rescore(book: PassBook, queue: str) -> None:
-    """What counts in a queue has changed: its pending jobs are to be placed anew."""
+    """The parameters of a queue's order have changed: its pending jobs have to be moved."""
     book.begin_in(queue)
     book.write.some_rescoring = True
 
@@ -128,7 +128,7 @@ def rescore(book: PassBook, queue: str) -> None:
 def limits_changed(
     book: PassBook, queue: str, before: KeyLimits | None, after: KeyLimits | None
 ) -> None:
-    """Count by other limits per key from now on; those whom it concerns are looked at."""
+    """Apply new limits per key from now on; the jobs concerned are visited."""
     if before == after:
         return
     if before is not None and after is not None:
@@ -136,13 +136,13 @@ def limits_changed(
         book.write.some_rescoring = True
         return
     if after is not None:
-        # Accounts are left from an earlier limit only while the pass that closes them goes on.
+        # Accounts remain from an earlier limit only until the pass that closes them ends.
         book.count_running_anew(queue)
     rescore(book, queue)
 
 
 def _go_on(book: PassBook, limit: int) -> int:
-    """Go on with one lane; answers how many jobs were looked at, at least one."""
+    """Continue with one lane; returns how many jobs were visited, at least one."""
     found = book.next_jobs(limit)
     if found is None:
         book.write.some_rescoring = False
@@ -160,7 +160,7 @@ def _go_on(book: PassBook, limit: int) -> int:
 
 
 def _let_go(book: PassBook, jobs: Sequence[Standing]) -> list[Standing]:
-    """Put jobs back that are still counted although nothing limits them; where they stand then."""
+    """Put back jobs that are still counted although nothing limits them; returns their places."""
     known = book.counted_among([job.seq for job in jobs])
     for job in jobs:
         if job.seq in known:
@@ -170,19 +170,19 @@ def _let_go(book: PassBook, jobs: Sequence[Standing]) -> list[Standing]:
 
 
 def _take_in(book: PassBook, jobs: Sequence[Standing]) -> None:
-    """Count jobs for their keys that came before the limit, and park those beyond it."""
+    """Count jobs for their keys that are older than the limit, and park those beyond it."""
     for job in jobs:
-        # To park one may have moved another, which is told here where it stands now.
+        # Parking one job may have moved another, so look up where it stands now.
         now = book.find(job.seq) if job.lane > 0 else None
         if now is not None:
             key_accounts.enter(book.shelf, [now[:4]])
 
 
 def _looked_through(book: PassBook, lane: int, *, only_looking: bool) -> None:
-    """The last job of a lane was visited: show the jobs that may run, and drop spare accounts.
+    """After the last job of a lane: show the jobs that may run, and drop unused accounts.
 
-    Accounts are followed by the next one of their lane, in the order of keys. After the last whose
-    jobs were placed anew comes the lane itself, and after that its accounts are looked at again.
+    An account is followed by the next one of its lane, in the order of keys. After the last account
+    whose jobs were moved comes the lane itself, and after that its accounts are visited again.
     """
     if lane > 0:
         book.begin_after(lane, "", BEYOND)

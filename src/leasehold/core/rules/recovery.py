@@ -1,6 +1,6 @@
 """Recovery: which leases are lost, and how jobs are taken back from their holders.
 
-Both verbs are written once, here: the sweep, and the order to take one job. A store lends its
+Both verbs are written once, here: the sweep, and the order to take one job. A store provides its
 `Holdings`, inside one write.
 """
 
@@ -19,10 +19,10 @@ from leasehold.core.rules.fence import StandingJob, lease_is_over
 from leasehold.env import from_micros
 
 WORKER_LOST: Final = "WorkerLost"
-"""The type of the error that a lost attempt leaves: its worker died, or let its lease expire."""
+"""The error type of a lost attempt: its worker died, or let its lease expire."""
 
 WORKER_SILENT_MICROS_MAX: Final = 24 * 3600 * 1_000_000
-"""A worker that cannot be proved dead, and holds nothing, is forgotten after so long a silence."""
+"""A worker that cannot be proved dead and holds no lease is forgotten after this long a silence."""
 
 
 class HeldJob(NamedTuple):
@@ -31,13 +31,13 @@ class HeldJob(NamedTuple):
     version: int
     worker: str
     life: int
-    """Of its worker's lives the one under which it was leased."""
+    """The life of its worker under which it was leased."""
     expires_at: int
     heartbeat_at: int
     attempts: int
     allowance: int
     allowance_at_first: int
-    """The retries it was submitted with: a replay adds to them."""
+    """The allowance with which it was submitted; a replay adds to it."""
     cancel_reason: str | None
 
 
@@ -52,23 +52,23 @@ class Holdings(Protocol[H]):
         """A job, if it runs under this version."""
 
     def standing(self, job_id: str) -> StandingJob | None:
-        """Where a job stands; None if there is no such job."""
+        """The state of a job; None if there is no such job."""
 
     def set_allowance(self, job: H, allowance: int) -> None:
-        """Let a job have so many attempts in all."""
+        """Set how many attempts a job may have in total."""
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         """Write an audit record."""
 
     def take_back(self, job: H, decision: Decision) -> Settled:
-        """End its lease; the attempt's record is a checkpoint, which tells how the lease stood."""
+        """End a job's lease; the attempt's record becomes a checkpoint with the lease's state."""
 
 
 def take_back_restored(holdings: Holdings[H], running: Iterable[tuple[H, HeldJob]]) -> list[Event]:
-    """Take back every job that runs by a copy of the store which has come back in its place.
+    """Take back every job that is running according to a copy of the store restored in its place.
 
-    Its leases may have been taken from their holders since the copy was made, and the jobs been
-    settled by others: only a new lease, under a version that was never granted, may settle them.
+    The leases may have been taken from their holders since the copy was made, and the jobs settled
+    by others: only a new lease, under a version that was never granted, may settle them.
     """
     return [
         holdings.take_back(handle, _decide(job, _lost(job, _restored(job)))).event
@@ -83,7 +83,7 @@ def sweep(
     now: int,
     dead: Collection[Life] = (),
 ) -> list[LostAttempt]:
-    """Take back those of these jobs that are lost; answers what became of each."""
+    """Take back the given jobs that are lost; returns what became of each."""
     lost = []
     for handle, job in suspects:
         error = how_lost(job, now, dead)
@@ -96,7 +96,7 @@ def sweep(
 def note_sweep(
     audit: Callable[[str, str, int, dict[str, Any]], None], actor: str, report: SweepReport
 ) -> None:
-    """Write down that somebody ordered a sweep, and what came of it."""
+    """Audit a sweep that a person ordered, with its result."""
     found = {"recovered": report.recovered, "dead": report.dead, "cancelled": report.cancelled}
     audit(actor, "sweep", sum(found.values()), found)
 
@@ -110,11 +110,11 @@ def recover_one(
     reason: str,
     actor: str | None,
 ) -> Settled:
-    """Take one job from its holder although its lease is good; raises if that lease is over."""
+    """Take one job from its holder although its lease is valid; raises if that lease is over."""
     check_reason(reason)
     found = holdings.held(job_id, version)
     if found is None:
-        # A sweep is no stale holder: that it came late is not part of the job's history.
+        # A sweep is not a stale holder: its coming late is not part of the job's history.
         raise lease_is_over(job_id, version, holdings.standing(job_id))
     handle, job = found
     if reset_attempts:
@@ -128,7 +128,7 @@ def recover_one(
 
 
 def how_lost(job: HeldJob, now: int, dead: Collection[Life] = ()) -> JobError | None:
-    """The error of an attempt whose holder is lost; None while its lease is good.
+    """The error of an attempt whose holder is lost; None while its lease is valid.
 
     A lease is lost when it has expired, or at once when the worker that took it is proved `dead`; a
     process that leases under a dead worker's name is not that worker.
@@ -152,7 +152,7 @@ def how_lost(job: HeldJob, now: int, dead: Collection[Life] = ()) -> JobError | 
 
 
 def report_of(lost: Sequence[LostAttempt], set_aside: Sequence[Event] = ()) -> SweepReport:
-    """A sweep's report on the jobs it took back, or set aside: each has left a checkpoint."""
+    """A sweep's report on the jobs that it took back or set aside; each has left a checkpoint."""
     events = [each.settled.event for each in lost] + list(set_aside)
     return SweepReport(
         expired_found=len(events),

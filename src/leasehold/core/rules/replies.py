@@ -1,7 +1,7 @@
-"""Requests that may be sent twice, because a reply was lost: the memory of the first.
+"""Requests that may be sent twice because a reply was lost, and the record of the first reply.
 
 A caller across a network cannot know whether a request whose reply never came was carried out. It
-sends it again under the same id, and is answered as the first time.
+sends it again under the same id, and gets the same answer.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from leasehold.errors import InvalidJobError, LeaseholdError
 REPLIES_KEPT_SECONDS: Final = 600.0
 """How long a request may be repeated; a caller that retries for longer has to look first."""
 REPLIES_MAX: Final = 100_000
-"""How many are remembered at most; the oldest are forgotten first."""
+"""The most replies remembered; the oldest are forgotten first."""
 
 
 class RepeatableStore(Protocol):
     """The part of a store for callers whose replies may be lost.
 
     - RPT-1  A request with an id that was carried out before, within REPLIES_KEPT_SECONDS, changes
-             nothing and is answered as the first time. The reply is remembered in the same write as
-             its effects: after a crash both are there, or neither.
+             nothing and gets the same answer. The reply is stored in the same write as its effects:
+             after a crash both exist, or neither.
     - RPT-2  A request that was refused as a whole, with an error raised, has changed nothing and is
-             not remembered: repeated, it is tried again.
+             not remembered: a repeat is tried again.
     - RPT-3  An id that was used for another request, of another kind or with other contents, raises
-             InvalidJobError and changes nothing, as does one that is empty, too long or no text.
-    - RPT-4  A renewal may be repeated without an id: it is granted again, and never less.
+             InvalidJobError and changes nothing, as does an id that is empty, too long or not text.
+    - RPT-4  A renewal may be repeated without an id: it is granted again, and never for less.
     """
 
     def submit_once(
         self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        """`submit`, once however often it is sent."""
+        """`submit`, carried out once however often it is sent."""
 
     def exchange_once(
         self,
@@ -52,15 +52,15 @@ class RepeatableStore(Protocol):
         settlements: Sequence[Settlement] = (),
         request: LeaseRequest | None = None,
     ) -> Exchange:
-        """`exchange`, once however often it is sent.
+        """`exchange`, carried out once however often it is sent.
 
-        - RPT-5  A repeated exchange answers the leases of the first, with the expiry that they have
-                 now; leases that have ended meanwhile are left out.
+        - RPT-5  A repeated exchange returns the leases of the first one with their present expiry;
+                 leases that have ended meanwhile are left out.
         """
 
 
 class LeaseKept(msgspec.Struct, frozen=True, array_like=True):
-    """The fields of a lease that a job's own row does not tell."""
+    """The fields of a lease that a job's own row does not have."""
 
     job_id: str
     version: int
@@ -90,18 +90,18 @@ _reply: Final = msgspec.msgpack.Decoder(ExchangeReply | SubmitReply)
 
 
 def check_request_id(request_id: str) -> None:
-    """Refuse what cannot be kept."""
+    """Refuse an id that cannot be stored."""
     if not (0 < len(request_id) <= NAME_LENGTH_MAX and is_text(request_id)):
         raise InvalidJobError(f"a request id is text of 1 to {NAME_LENGTH_MAX} characters")
 
 
 def check_reply(data: bytes) -> None:
-    """Raise a ValueError for a value that is no kept reply."""
+    """Raise a ValueError for a value that is not a stored reply."""
     _reply.decode(data)
 
 
 def digest_of_submit(drafts: Sequence[Draft], *, partial: bool) -> bytes:
-    """What tells a submit that is sent again from another one under its id."""
+    """A digest that tells a repeated submit from a different one under its id."""
     return _digest(drafts, partial)
 
 
@@ -111,7 +111,7 @@ def digest_of_exchange(settlements: Sequence[Settlement], request: LeaseRequest 
 
 
 def _digest(*asked: Any) -> bytes:
-    # A draft that was refused because of it may hold values that are no data.
+    # A draft that was refused may hold values that are not data.
     data = msgspec.msgpack.encode(asked, order="deterministic", enc_hook=_name_of_type)
     return hashlib.blake2b(data, digest_size=16).digest()
 
@@ -135,7 +135,7 @@ def keep_exchange(answer: Exchange, digest: bytes) -> bytes:
 
 
 def exchange_again(data: bytes, digest: bytes, get: Callable[[str], Job | None]) -> Exchange:
-    """The answer to an exchange that was carried out before."""
+    """The answer to a repeated exchange."""
     reply = _reply.decode(data)
     if not isinstance(reply, ExchangeReply):
         raise _used_before("a submit")
@@ -158,7 +158,7 @@ def keep_submit(answers: Sequence[Submitted | LeaseholdError], digest: bytes) ->
 
 
 def submit_again(data: bytes, digest: bytes) -> list[Submitted | LeaseholdError]:
-    """The answer to a submit that was carried out before."""
+    """The answer to a repeated submit."""
     reply = _reply.decode(data)
     if not isinstance(reply, SubmitReply):
         raise _used_before("an exchange")
@@ -168,7 +168,7 @@ def submit_again(data: bytes, digest: bytes) -> list[Submitted | LeaseholdError]
 
 
 def _as_data(answer: Any) -> Any:
-    """An error as the values of its document, anything else as it is."""
+    """An error as the values of its document; anything else unchanged."""
     return tuple(error_document(answer).values()) if isinstance(answer, LeaseholdError) else answer
 
 

@@ -1,8 +1,8 @@
 """How a job's end affects the jobs that wait for it, decided once for every store.
 
-The code that ends a job need not know of this: its store notes that the job ended while others
-waited for it, and `resolve` deals with the dependents, in the same write. One write deals with so
-many of them; an ended job that still blocks others is kept until a later write goes on with it.
+The code that ends a job need not know of this: its store records that the job ended while others
+waited for it, and `resolve` handles the dependents in the same write. One write handles a bounded
+number of them; an ended job that still blocks others is kept until a later write continues with it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from leasehold.core.model.status import Status
 from leasehold.core.rules.dependencies import consequence, told
 
 J = TypeVar("J")
-"""However a store knows a job."""
+"""A store's own handle of a job."""
 
 
 class Ended(NamedTuple, Generic[J]):
-    """A job that has ended, and whose dependents are still to be told."""
+    """A job that has ended, whose dependents are still to be handled."""
 
     job: J
     id: str
     status: Status
     reason: str | None
     is_purged: bool
-    """Whether it is to be deleted when all have been told."""
+    """Whether to delete it once all of them have been handled."""
 
 
 class Dependent(NamedTuple, Generic[J]):
@@ -39,39 +39,39 @@ class Dependent(NamedTuple, Generic[J]):
 
 
 class Links(Protocol[J]):
-    """Who waits for whom, inside one write."""
+    """The dependencies of jobs, inside one write."""
 
     @property
     def now(self) -> int: ...
 
     def next_ended(self) -> Ended[J] | None:
         """Some job that has ended while others waited for it. A job that was replayed meanwhile is
-        unfinished again: the jobs it blocks go on waiting for it.
+        unfinished again: the jobs it blocks keep waiting for it.
         """
 
     def take_dependents(self, ended: Ended[J], limit: int) -> Sequence[Dependent[J]]:
-        """Up to so many that wait for it, who do so no more: so each end counts once."""
+        """Remove and return up to `limit` jobs that wait for it, so that each end counts once."""
 
     def end(self, dependent: J, after: Status, ended: Ended[J], message: str) -> None:
         """Cancel a dependent, or make a dead letter of it."""
 
     def free(self, pending: Sequence[J], scheduled: Sequence[J], message: str) -> None:
-        """Let dependents be pending, or scheduled until they are due."""
+        """Make dependents pending, or scheduled until they are due."""
 
     def all_told(self, ended: Ended[J]) -> None:
-        """No job waits for it any more: its priority is its own again, and if it is purged, it is
-        deleted.
+        """No job waits for it any more: it gets back its own priority, and is deleted if it was
+        purged.
         """
 
 
 def resolve(links: Links[J], budget: int) -> int:
-    """Deal with so many dependents of jobs that have ended; answers how many more might be."""
+    """Handle a bounded number of dependents of ended jobs; returns what is left of the budget."""
     while budget > 0 and (ended := links.next_ended()) is not None:
         dependents = links.take_dependents(ended, budget)
         _tell(links, ended, dependents)
         if len(dependents) < budget:
             links.all_told(ended)
-        # Looking counts too: whom a job blocked may have been ended by another, many times over.
+        # Looking counts too: the jobs that it blocked may all have been ended by others already.
         budget -= max(1, len(dependents))
     return budget
 

@@ -1,4 +1,4 @@
-"""The rules of all queues that have any, and which of them limit what."""
+"""The rules of all queues that have any, indexed by what they limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ABOUT_NO_OTHER_JOB: Final = {
         "retention",
     )
 }
-"""Rules that say nothing about which jobs stand or run beside another, with their defaults."""
+"""Rules that do not relate a job to other jobs of the queue, with their defaults."""
 
 
 class RuleBook(dict[str, QueueRule]):
@@ -35,7 +35,7 @@ class RuleBook(dict[str, QueueRule]):
             for queue, rule in rules.items()
             if rule.config.key_limits is not None
         }
-        """The queues that limit how many jobs of one key run or start, with those limits."""
+        """The queues that limit how many jobs of one key run or start, with the limits."""
         self.paced: Collection[str] = {
             queue
             for queue, rule in rules.items()
@@ -45,7 +45,7 @@ class RuleBook(dict[str, QueueRule]):
         self.capped: Collection[str] = {
             queue for queue, rule in rules.items() if rule.config.max_priority is not None
         }
-        """The queues in which even a new job may not stand where its own priority says."""
+        """The queues in which even a new job may not stand where its own priority would put it."""
 
         self.rated: frozenset[str] = frozenset(
             queue
@@ -53,7 +53,7 @@ class RuleBook(dict[str, QueueRule]):
             if rule.config.rate_per_second is not None
             or rule.config.client_rate_per_second is not None
         )
-        """The queues in which somebody counts how fast jobs come, in all or from each client."""
+        """The queues that limit how fast jobs arrive, in total or from each client."""
 
     def are_light(self, queues: Iterable[str]) -> bool:
         """Whether jobs of these queues are leased regardless of other jobs, and accepted unless

@@ -1,8 +1,8 @@
 """Samples of the counters: once a minute, their growth is kept, and added to its day.
 
 Counters grow for ever. A store takes a sample in the first write of a new minute, before that write
-changes anything: so the growth since the last sample happened in the minute of the writes in
-between, all of it in one and the same. `SpanShelf` is the store's part.
+changes anything, so the growth since the last sample all happened in the minute of the writes in
+between. `SpanShelf` is the store's part.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from leasehold.core.model.span import (
 
 
 class Resolution(IntEnum):
-    """The subject of a kept span. The numbers are written down."""
+    """The kinds of kept spans. The numbers are stored."""
 
     EVER = 0
     """The totals at the last sample, and all measurements up to it; its number is 0."""
     MINUTE = 1
-    """The number is the minute since 1970; for days, the day."""
+    """The number is the minute counted from 1970; for days, the day."""
     DAY = 2
     MINUTE_OF_ALL = 3
     """All queues together, so that a chart of the store does not add up those of each queue."""
@@ -41,7 +41,7 @@ class Resolution(IntEnum):
 
     @property
     def micros(self) -> int:
-        """How long one of them is."""
+        """The length of one span."""
         return DAY_MICROS if self.of_all is Resolution.DAY_OF_ALL else MINUTE_MICROS
 
     @property
@@ -55,18 +55,18 @@ class Resolution(IntEnum):
 
 
 ALL_QUEUES: Final = ""
-"""Stands for the name where a span is about all queues together: no queue is called so."""
+"""The name under which spans of all queues together are kept; no queue has it."""
 KEPT: Final = {
     Resolution.MINUTE: MINUTES_KEPT,
     Resolution.DAY: DAYS_KEPT,
     Resolution.MINUTE_OF_ALL: MINUTES_KEPT,
     Resolution.DAY_OF_ALL: DAYS_KEPT,
 }
-"""How many of each are kept."""
+"""How many spans of each kind are kept."""
 
 
 class KeptSpan(NamedTuple):
-    """What happened in one queue, in the minute or on the day of that number."""
+    """What happened in one queue, in the minute or on the day with that number."""
 
     resolution: Resolution
     queue: str
@@ -75,65 +75,65 @@ class KeptSpan(NamedTuple):
 
 
 class SpanReader(Protocol):
-    """The counters of a store, and the spans kept of them."""
+    """The counters of a store, and the spans kept from them."""
 
     def open_minute(self) -> int:
-        """The minute of the latest write: growth that was not kept yet happened in it."""
+        """The minute of the latest write, in which all growth not yet kept happened."""
 
     def totals(self, queue: str | None) -> Mapping[str, Span]:
         """The lifetime counts of each queue, or of this queue, and its depth now.
 
-        The measures are those since the last look.
+        The measurements are those since the last sample.
         """
 
     def totals_of_all(self) -> Span:
         """The same for all queues together; `deepest` is the depth of the deepest."""
 
     def last_counts(self, queue: str | None) -> Mapping[str, Span]:
-        """The totals of each queue, or of this queue, at the last sample, without measures."""
+        """The totals of each queue, or of this queue, at the last sample, without measurements."""
 
     def last_look_of_all(self) -> Span:
-        """The totals of all queues together at the last sample, without measures; `deepest` is
+        """The totals of all queues together at the last sample, without measurements; `deepest` is
         the depth of the deepest then.
         """
 
     def available_since(self, queue: str | None) -> Mapping[str, int]:
-        """Of each queue in which jobs are pending, or of this one: since when the job has been
-        available that waits longest.
+        """For each queue with pending jobs, or for this one: when the longest-waiting job became
+        available.
         """
 
     def kept(
         self, resolution: Resolution, queue: str | None, first: int
     ) -> Mapping[str, dict[int, Span]]:
-        """The spans of each queue, or of this queue, by number, from that number on.
+        """The spans of each queue, or of this queue, by number, from a given number on.
 
-        Those of all queues together have ALL_QUEUES in the place of a name.
+        Spans of all queues together have the name ALL_QUEUES.
         """
 
     def summed(
         self, resolution: Resolution, first: int, measures: Collection[int]
     ) -> Mapping[str, Span]:
-        """The spans of each queue from that number on as one, with these measures only."""
+        """The spans of each queue from a given number on, merged, with these measures only."""
 
 
 class SpanShelf(SpanReader, Protocol):
-    """The same, inside a write."""
+    """The same, with the changes possible inside a write."""
 
     def keep(self, spans: Sequence[KeptSpan]) -> None:
-        """Write spans down, each in the place of the one before it."""
+        """Save spans, each replacing the one before it."""
 
     def measure_anew(self, minute: int) -> None:
-        """Empty the measures, and open a minute."""
+        """Clear the measurements and open a minute."""
 
     def forget(self, resolution: Resolution, before: int) -> None:
-        """Drop spans of earlier numbers, as many as one write may."""
+        """Drop spans with lower numbers, as many as one write may."""
 
     def forget_workers(self, kept: int) -> None:
-        """Drop the spans of workers, except those of so many that worked last."""
+        """Drop the spans of workers, except those that worked last."""
 
 
 def end_minute(shelf: SpanShelf, minute: int) -> None:
-    """Keep what happened in the minute of the latest writes, and open another one."""
+    """Save what happened in the minute of the latest writes, and open another one."""
     ended = shelf.open_minute()
     day = ended * MINUTE_MICROS // DAY_MICROS
     totals = shelf.totals(None)
@@ -146,7 +146,7 @@ def end_minute(shelf: SpanShelf, minute: int) -> None:
         if since:
             since[ALL_QUEUES] = min(since.values())
         end = (ended + 1) * MINUTE_MICROS
-        # Nothing has changed up to now: on this day, jobs grew older than in the minute.
+        # Nothing has changed since: within the day, jobs grew older than they were in that minute.
         until = max(end, min(minute * MINUTE_MICROS, (day + 1) * DAY_MICROS))
         of_day, all_of_day = _aged(busy, since, until), _aged(of_all, since, until)
         ever = {queue: totals[queue].with_measures_of(looks.get(queue, Span())) for queue in busy}
@@ -170,7 +170,7 @@ def end_minute(shelf: SpanShelf, minute: int) -> None:
 
 
 def _aged(spans: Mapping[str, Span], since: Mapping[str, int], end: int) -> dict[str, Span]:
-    """The spans with the age, at a moment, of the job that waits longest."""
+    """The spans with the age of the longest-waiting job at a given time."""
     return {
         queue: msgspec.structs.replace(span, oldest_micros=max(0, end - since.get(queue, end)))
         for queue, span in spans.items()
@@ -184,7 +184,7 @@ def _kept(resolution: Resolution, number: int, spans: Mapping[str, Span]) -> lis
 def _with_earlier(
     shelf: SpanShelf, resolution: Resolution, day: int, spans: Mapping[str, Span]
 ) -> dict[str, Span]:
-    """A day up to now: its kept span, then these."""
+    """A day so far: its kept span, followed by these."""
     days = shelf.kept(resolution, None, day)
     earlier = {queue: found[day] for queue, found in days.items() if day in found}
     return {
@@ -198,16 +198,16 @@ def since_last_look(
 ) -> dict[str, Span]:
     """The growth in the open minute, by queue; idle queues included.
 
-    `totals` are those of the same look at the store, where a caller has read them.
+    `totals` are those of the same look at the store, if the caller has read them.
     """
-    # What was measured before the last look is no part of the growth, and long.
+    # Measurements before the last sample are no part of the growth, and are large.
     looks = reader.last_counts(queue)
     totals = reader.totals(queue) if totals is None else totals
     return {name: growth(looks.get(name, Span()), total) for name, total in totals.items()}
 
 
 def last_looks(reader: SpanReader, queue: str | None) -> dict[str, Span]:
-    """The totals of each queue, or of this queue, at the last sample, measures included."""
+    """The totals of each queue, or of this queue, at the last sample, measurements included."""
     kept = reader.kept(Resolution.EVER, queue, 0)
     return {name: spans[0] for name, spans in kept.items() if 0 in spans}
 
@@ -219,7 +219,7 @@ def spans_of(
     first: int,
     totals: Mapping[str, Span] | None = None,
 ) -> dict[str, QueueSpans]:
-    """The work of each queue, or of this queue, from a minute or day on, open minute included."""
+    """The spans of each queue, or of this queue, from a minute or day on, open minute included."""
     now = reader.open_minute() * MINUTE_MICROS // resolution.micros
     kept = reader.kept(resolution, queue, first)
     found = {}
@@ -236,9 +236,9 @@ def spans_of(
 def spans_of_all(
     reader: SpanReader, resolution: Resolution, first: int, totals: Span | None = None
 ) -> QueueSpans:
-    """The same for all queues together, from the spans kept of them together.
+    """The spans of all queues together, from those kept under ALL_QUEUES.
 
-    How deep the deepest of them was is known of minutes in which anything happened, and of now.
+    The depth of the deepest queue is known for minutes in which anything happened, and for now.
     """
     now = reader.open_minute() * MINUTE_MICROS // resolution.micros
     spans = dict(reader.kept(resolution.of_all, None, first).get(ALL_QUEUES, {}))
@@ -253,7 +253,7 @@ def spans_of_all(
 
 
 def summed_up(kept: Mapping[str, Mapping[int, Span]], measures: Collection[int]) -> dict[str, Span]:
-    """Kept spans, each queue's as one, with these measures only."""
+    """Kept spans, merged for each queue, with these measures only."""
     return {
         name: one_after_another([spans[number] for number in sorted(spans)]).with_measures(measures)
         for name, spans in kept.items()
@@ -264,9 +264,9 @@ def summed_up(kept: Mapping[str, Mapping[int, Span]], measures: Collection[int])
 def summed_of_each(
     reader: SpanReader, first: int, totals: Mapping[str, Span], measures: Collection[int]
 ) -> dict[str, Span]:
-    """The work of each queue from a minute on as one span, open minute included.
+    """One span for each queue from a minute on, open minute included.
 
-    Of hundreds of queues, a store adds up their minutes faster than it hands them out.
+    For hundreds of queues, a store adds up minutes faster than it returns them.
     """
     kept = reader.summed(Resolution.MINUTE, first, measures)
     is_within = reader.open_minute() >= first

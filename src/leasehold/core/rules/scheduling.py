@@ -1,7 +1,7 @@
 """Changing and firing schedules, inside one write of whichever store keeps them.
 
-`core.model.schedule` decides about one schedule; this module about all of them: which are fired in
-one write, and what is written, audited and told. A store implements `ScheduleShelf`.
+`core.model.schedule` decides about one schedule, this module about all of them: which are fired in
+one write, and what is written, audited and reported. A store implements `ScheduleShelf`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ from leasehold.errors import InvalidScheduleError, LeaseholdError, QueueFullErro
 
 
 class UnreadableSchedule(NamedTuple):
-    """A schedule that cannot be read on this machine: it may lack a time zone, or be damaged."""
+    """A schedule that cannot be read on this machine: its time zone may be missing here, or it is
+    damaged.
+    """
 
     key: int
-    """The store's key of it, even if its very name cannot be read."""
+    """The store's key for it, even if its name cannot be read."""
     name: str
     error: InvalidScheduleError
 
@@ -59,31 +61,31 @@ class ScheduleShelf(Protocol):
         """One schedule, by its name."""
 
     def due(self, limit: int) -> Sequence[Schedule | UnreadableSchedule]:
-        """Due schedules, the longest due first and then by name, at most so many."""
+        """At most `limit` due schedules, the longest due first, then by name."""
 
     def keep(self, schedule: Schedule) -> None:
-        """Write a schedule, in the place of the one of that name."""
+        """Save a schedule, replacing the one with that name."""
 
     def move_on(self, schedule: Schedule) -> None:
-        """Write what firing has changed: the ticks, the latest job, the count and the error."""
+        """Save what firing has changed: the ticks, the latest job, the count and the error."""
 
     def postpone(self, key: int, until: datetime, error: str, /) -> None:
-        """Write when to look at an unreadable schedule again, and why it was not fired."""
+        """Save when to look at an unreadable schedule again, and why it was not fired."""
 
     def remove(self, name: str) -> None:
         """Forget a schedule."""
 
     def not_ended(self, job_ids: Sequence[str]) -> Collection[str]:
-        """Which of these jobs are unfinished; a deleted job counts as ended."""
+        """The given jobs that are unfinished; a deleted job counts as ended."""
 
     def schedule_of(self, job_id: str) -> str | None:
-        """The schedule that a job names as its own; None if it names none, or is not there."""
+        """The schedule that a job names as its own; None if it names none or does not exist."""
 
     def submit(self, drafts: Sequence[Draft]) -> Sequence[LeaseholdError | None]:
-        """Submit jobs, each by itself; answers with the error of each that is refused."""
+        """Submit jobs independently; returns the error of each that is refused."""
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        """Write down an administrative action."""
+        """Write an audit record."""
 
     def wake(self) -> None:
         """Tell workers to look when the next tick is."""
@@ -99,7 +101,7 @@ class FiringShelf(ScheduleShelf, Protocol):
 
 
 def set_schedule(shelf: ScheduleShelf, draft: ScheduleDraft, actor: str) -> Schedule:
-    """Add a schedule, or change the one of that name. An unreadable one is put right."""
+    """Add a schedule, or change the one with that name. An unreadable one is repaired."""
     found = shelf.find(draft.name)
     known = found if isinstance(found, Schedule) else None
     answer = declared(known, draft, shelf.now)
@@ -109,7 +111,7 @@ def set_schedule(shelf: ScheduleShelf, draft: ScheduleDraft, actor: str) -> Sche
 
 
 def pause_schedule(shelf: ScheduleShelf, name: str, rest: bool, actor: str) -> Schedule:
-    """Let a schedule rest, or go on."""
+    """Pause a schedule, or resume it."""
     known = _readable(shelf, name)
     if known.paused == rest:
         return known
@@ -133,9 +135,9 @@ def schedule_in(metadata: Mapping[str, MetadataValue] | None) -> str | None:
 
 
 def run_schedule(shelf: ScheduleShelf, name: str, job_id: str, actor: str) -> QueueFullError | None:
-    """Submit the schedule's job out of turn, once under one id.
+    """Submit the schedule's job out of turn, once per id.
 
-    That its queue is full is answered, not raised: that it was refused must be written down.
+    A full queue is returned as an answer, not raised, because the refusal must be written.
     """
     if shelf.schedule_of(job_id) == name:
         return None
@@ -151,7 +153,7 @@ def run_schedule(shelf: ScheduleShelf, name: str, job_id: str, actor: str) -> Qu
 
 
 def fire_due(shelf: ScheduleShelf) -> int:
-    """Fire due schedules, as many as one write may; answers how many jobs that submitted."""
+    """Fire due schedules, as many as one write may; returns how many jobs were submitted."""
     now = shelf.now
     due = shelf.due(SCHEDULES_AT_ONCE)
     not_ended = _jobs_in_the_way(shelf, due)
@@ -159,7 +161,7 @@ def fire_due(shelf: ScheduleShelf) -> int:
     jobs: list[Draft] = []
     for found in due:
         if isinstance(found, UnreadableSchedule):
-            # Leasing must go on; another machine may be able to read it.
+            # Leasing must continue; another machine may be able to read the schedule.
             again = now + timedelta(seconds=REFUSED_AGAIN_SECONDS)
             shelf.postpone(found.key, again, str(found.error))
             continue
@@ -176,7 +178,7 @@ def fire_due(shelf: ScheduleShelf) -> int:
         jobs += firing.jobs
         if len(jobs) >= SCHEDULED_JOBS_AT_ONCE:
             break
-    # All in one submit: hundreds of ticks one by one would keep others waiting.
+    # One submit for all: hundreds of ticks one by one would keep other writers waiting.
     refusals = iter(shelf.submit(jobs) if jobs else ())
     submitted = 0
     for firing in firings:
@@ -187,7 +189,7 @@ def fire_due(shelf: ScheduleShelf) -> int:
 
 
 def next_tick_from(found: Schedule | UnreadableSchedule, now: datetime) -> datetime | None:
-    """The next tick of a schedule whose ticks were reckoned by a clock that was ahead.
+    """The next tick of a schedule whose ticks were computed with a clock that was ahead.
 
     An unreadable schedule is looked at again at once.
     """

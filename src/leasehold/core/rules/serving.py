@@ -1,8 +1,8 @@
 """The order in which pending jobs are served: the best of the first jobs of all lanes and tiers.
 
-A store that keeps the jobs of a *lane* (a queue and a task) by tier and turn, which
-`core.model.priority` explains, leaps from one tier to the next and reads each no further than it is
-asked. So the cost grows with the number of tiers, which is bounded, not with the number of jobs.
+A store keeps the jobs of a *lane* (a queue and a task) by tier and turn, as `core.model.priority`
+explains. It jumps from one tier to the next and reads each no further than needed, so the cost
+grows with the number of tiers, which is bounded, not with the number of jobs.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ BEYOND_ALL_TIERS: Final = 1 << 62
 
 
 class Lane(NamedTuple):
-    """A lane to look into, and what counts in its queue."""
+    """A lane to read, with the parameters of its queue."""
 
     number: int
     scoring: Scoring
     is_open: Callable[[], object] | None = None
-    """Asked before each job; once it says no, no more of the lane is read."""
+    """Called before each job; once it returns False, no more of the lane is read."""
     has_one_tier: bool = False
-    """Whether that is known; if not, it is asked."""
+    """Whether the lane is known to have one tier; if not, the reader is asked."""
 
 
 class LaneReader(Protocol):
-    """The pending jobs of lanes, by number; each of these is a seek in an index."""
+    """The pending jobs of lanes, by number; each method is a seek in an index."""
 
     def has_one_tier(self, lane: int) -> bool:
-        """Whether all jobs of a lane stand in one tier, as in most."""
+        """Whether all jobs of a lane are in one tier, as in most lanes."""
 
     def next_tier(self, lane: int, above: int, below: int) -> tuple[int, int] | None:
         """The first tier between these, with the turn of its first job."""
@@ -44,11 +44,11 @@ class LaneReader(Protocol):
         """The jobs of a lane, by tier, turn and number."""
 
     def jobs_of_tier(self, lane: int, tier: int) -> Iterator[Row]:
-        """Those of one tier, by turn and number."""
+        """The jobs of one tier, by turn and number."""
 
 
 def in_order(reader: LaneReader, lanes: Sequence[Lane], now: int) -> Iterable[Row]:
-    """The pending jobs of these lanes, the best first, read only as far as they are asked for."""
+    """The pending jobs of these lanes, best first, read only as far as they are consumed."""
     if len(lanes) == 1:
         return _of_lane(reader, lanes[0], now)
     keyed = [_keyed(_of_lane(reader, lane, now), lane, now) for lane in lanes]
@@ -58,7 +58,7 @@ def in_order(reader: LaneReader, lanes: Sequence[Lane], now: int) -> Iterable[Ro
 def _of_lane(reader: LaneReader, lane: Lane, now: int) -> Iterable[Row]:
     rows: Iterable[Row]
     if lane.scoring.is_plain or lane.has_one_tier or reader.has_one_tier(lane.number):
-        # The order of the index: there is nothing to compare.
+        # The order is that of the index: there is nothing to compare.
         rows = reader.jobs(lane.number)
     else:
         rows = _Tiers(reader, lane, now).in_order()
@@ -66,7 +66,7 @@ def _of_lane(reader: LaneReader, lane: Lane, now: int) -> Iterable[Row]:
 
 
 class _Kind:
-    """Tiers without a deadline, or tiers of deadlines: how far they have been looked at."""
+    """The tiers without a deadline, or those with one, and how far they have been read."""
 
     __slots__ = ("end", "ended", "last", "limit")
 
@@ -74,15 +74,15 @@ class _Kind:
         self.last = last
         self.end = end
         self.limit = inf
-        """No job of the tiers that are left is worth more."""
+        """The highest value that a job of the remaining tiers can have."""
         self.ended = False
 
 
 class _Tiers:
-    """The tiers of a lane: the best of their heads, again and again.
+    """The tiers of a lane, merged: the best of their first jobs, again and again.
 
-    Tiers of a kind stand in the order of the highest priority their jobs can have, so tiers that
-    cannot hold the best job are not even looked at.
+    Tiers of a kind are ordered by the highest priority that their jobs can have, so tiers that
+    cannot hold the best job are not read at all.
     """
 
     def __init__(self, reader: LaneReader, lane: Lane, now: int) -> None:
@@ -90,8 +90,8 @@ class _Tiers:
         self._lane = lane.number
         self._scoring = lane.scoring
         self._now = now
-        # Score, since when it waits, number, row, and the rest of its tier: a tier whose head was
-        # only scored so far stands before the rows of that score, to be read first.
+        # Score, start of the wait, number, row, and the rest of the tier. A tier whose first job
+        # was only scored so far sorts before rows with the same score, so that it is read first.
         self._heads: list[tuple[float, int, int, Row | None, Iterator[Row] | int]] = []
         self._kinds = (
             _Kind(-1, FIRST_DEADLINE_TIER),
@@ -118,7 +118,7 @@ class _Tiers:
                 heapq.heapreplace(heads, entry)
 
     def _look_further(self) -> None:
-        """Score the heads of further tiers until none of those left can be as good as the best."""
+        """Score the first jobs of further tiers until none of the rest can match the best."""
         heads = self._heads
         for kind in self._kinds:
             while not kind.ended and (not heads or kind.limit >= -heads[0][0]):
@@ -134,14 +134,14 @@ class _Tiers:
 
 
 def _keyed(rows: Iterable[Row], lane: Lane, now: int) -> Iterator[tuple[float, int, int, Row]]:
-    """Each job with its sort key: effective priority, since when it waits, number."""
+    """Each job with its sort key: effective priority, start of the wait, number."""
     since = TURN if lane.scoring.is_plain else AVAILABLE
     for row in rows:
         yield -score(row[TIER], row[TURN], now, lane.scoring), row[since], row[SEQ], row
 
 
 def _while_open(rows: Iterable[Row], is_open: Callable[[], object]) -> Iterator[Row]:
-    """So that nothing is scanned past once the queue's last slot is taken."""
+    """Stop reading rows once the queue's last slot is taken."""
     for row in rows:
         if not is_open():
             return

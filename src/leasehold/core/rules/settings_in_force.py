@@ -27,7 +27,7 @@ class SettingsInForce(NamedTuple):
     generation: int
     values: SettingValues
     draft_defaults: DraftDefaults | None
-    """The defaults that a submit has to fill in; None, the usual case, if there are none."""
+    """The defaults that a submit has to fill in; None (the usual case) if there are none."""
     lease_seconds: float
     extension_seconds_max: float
     attempt_records_max: int
@@ -45,7 +45,7 @@ class SettingsInForce(NamedTuple):
         )
 
     def stored(self, defaults: SettingValues, stops: Mapping[str, str]) -> StoredSettings:
-        """The settings as callers see them; `defaults` are those that only this store has."""
+        """The settings as callers see them; `defaults` are this store's own defaults."""
         return StoredSettings(
             values=dict(self.values),
             generation=self.generation,
@@ -75,13 +75,13 @@ class SettingChange(NamedTuple):
 
     name: str
     value: SettingValue | UnsetType
-    """UNSET lets the default count again."""
+    """UNSET restores the default."""
     action: str
     detail: dict[str, Any]
 
 
 def setting_to_set(values: SettingValues, name: str, value: SettingValue) -> SettingChange | None:
-    """The change that sets one; None if it is set already."""
+    """The change that sets a setting; None if it already has that value."""
     checked = check_setting(name, value)
     if name in values and values[name] == checked:
         return None
@@ -90,7 +90,7 @@ def setting_to_set(values: SettingValues, name: str, value: SettingValue) -> Set
 
 
 def setting_to_unset(values: SettingValues, name: str) -> SettingChange | None:
-    """The change that unsets one; None if it is not set."""
+    """The change that unsets a setting; None if it is not set."""
     setting_definition(name)
     if name not in values:
         return None

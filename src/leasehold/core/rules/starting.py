@@ -1,6 +1,6 @@
-"""Start rates at work: how many jobs of a queue a lease may start, and the tokens that it uses up.
+"""Applying start rates: how many jobs of a queue a lease may start, and the tokens it uses up.
 
-`core.model.start_rate` is the rule. What keys may start is a part of their limits
+`core.model.start_rate` is the rule. The start rates of keys are part of their limits
 (`core.model.key_limits`); their jobs wait on the shelf of `core.rules.parking`.
 """
 
@@ -32,11 +32,11 @@ class StartBook(Protocol):
         """When a bucket will be full, in nanoseconds; 0 for a full one."""
 
     def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
-        """Buckets that are full by now may be forgotten: keys come and go without number."""
+        """Buckets that are full again may be forgotten: the number of keys is unbounded."""
 
 
 def free_starts(book: StartBook, queue: str, config: QueueConfig) -> int:
-    """How many jobs of a queue its start rate lets begin now."""
+    """How many jobs of a queue may start now by its start rate."""
     rate = config.start_rate
     return UNLIMITED if rate is None else rate.free(book.full_at(queue, QUEUE_STARTS), now=book.now)
 
@@ -50,7 +50,7 @@ def next_start_at(book: StartBook, queue: str, config: QueueConfig) -> int | Non
 def count_starts(
     book: StartBook, queue: str, config: QueueConfig, keys: Iterable[str | None]
 ) -> None:
-    """Jobs of a queue are leased, each with its key: they have used up their starts."""
+    """Use up the starts of leased jobs of a queue, given by their keys."""
     of_key = Counter(keys)
     rate, key_rate = config.start_rate, config.key_start_rate
     buckets = {}

@@ -1,4 +1,4 @@
-"""Rules of queues and settings as stores of tables hold them; one that cannot be read hinders only
+"""Rules of queues and settings as stores of tables hold them; an unreadable one affects only
 itself.
 """
 
@@ -18,16 +18,16 @@ from leasehold.errors import InvalidSettingError
 _config_of: Final = msgspec.json.Decoder(QueueConfig).decode
 
 TextOf = Callable[[str, Any], str]
-"""The text that a cell of this name holds; raises one of UNREADABLE if it holds none."""
+"""The text in the cell with this name; raises one of UNREADABLE if it holds none."""
 
 
 def plain_text(name: str, cell: Any) -> str:  # noqa: ARG001  # see TextOf
-    """The text of a cell in a database that lets in nothing else."""
+    """The text of a cell in a database that guarantees text."""
     return str(cell)
 
 
 def rule_from(state: Any, config: Any, text_of: TextOf = plain_text) -> QueueRule:
-    """The rule that these cells tell; a queue whose rule cannot be read is paused."""
+    """The rule in these cells; a queue whose rule cannot be read is paused."""
     try:
         told, _, actor = text_of("state", state).partition(DELETED_BY)
         return QueueRule(QueueState(told), _config_of(text_of("config", config)), actor or None)
@@ -38,10 +38,10 @@ def rule_from(state: Any, config: Any, text_of: TextOf = plain_text) -> QueueRul
 def settings_from(
     rows: Iterable[tuple[Any, Any]], text_of: TextOf = plain_text
 ) -> tuple[dict[str, SettingValue], list[str]]:
-    """The settings that these names and values tell, and sentences about those that tell nothing.
+    """The settings with these names and values, and sentences about those that cannot be read.
 
-    One that this version does not know was set by a newer one, and is left alone; one that it
-    cannot read counts as not set.
+    A setting that this version does not know was set by a newer one and is left alone; an
+    unreadable one counts as not set.
     """
     values: dict[str, SettingValue] = {}
     problems: list[str] = []

@@ -1,9 +1,9 @@
 """Submit: what becomes of the drafts of one call, decided once for every store.
 
-Everything is decided before anything is written, in one write: the store answers questions about
-the drafts, each for all of them at once, and is then given the jobs to add. The checks of a draft,
-in this order: a known idempotency key answers it without further checks; then its id must be free,
-the store must have room, its queue must accept it; and at last, its dependencies must exist.
+Everything is decided before anything is written, in one write: the store answers each question for
+all drafts at once, and is then given the jobs to add. A draft is checked in this order: a known
+idempotency key answers it without further checks; then its id must be free, the store must have
+room, and its queue must accept it; finally, its dependencies must exist.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from leasehold.errors import (
 
 
 def due_at(draft: Draft, now: int) -> int:
-    """When a job that is submitted now may run at the earliest."""
+    """The earliest time at which a job submitted now may run."""
     if draft.run_at is not None:
         return max(now, to_micros(draft.run_at))
     if draft.delay_seconds:
@@ -47,8 +47,8 @@ def submit(
 ) -> Sequence[Answer] | QueueFullError:
     """Store checked drafts. Without `partial`, the first bad one raises and nothing is stored.
 
-    That a queue is full is answered, not raised: how many were refused must be written down.
-    `refused` are drafts of the call that were bad in themselves.
+    A full queue is returned as an answer, not raised: the number of refused jobs must still be
+    written. `refused` has the drafts of the call that were invalid in themselves.
     """
     keyed = linked = False
     for draft in drafts:
@@ -85,7 +85,7 @@ def first_taken(intake: Intake, drafts: Sequence[Draft]) -> DuplicateJobError | 
 
 
 class _Call:
-    """One call of submit that is not all plain jobs into queues without rules."""
+    """A submit call that has more to check than plain jobs into queues without rules."""
 
     def __init__(
         self, intake: Intake, drafts: Sequence[Draft], crowd: Crowd | None, *, partial: bool
@@ -97,10 +97,10 @@ class _Call:
         self._crowd = crowd
         self._partial = partial
         self._uses: dict[KeyName, FirstUse] = {}
-        """The keys used before, and those of drafts that this call has accepted."""
+        """Keys used before, and the keys of drafts that this call has accepted."""
         self._linked = False
         self._endings: Mapping[str, Status | None] = {}
-        """How far everything is that a draft may turn out to depend on."""
+        """How each job that a draft may depend on has ended; None while it has not."""
         self._refused: Mapping[str, LeaseholdError] = {}
         self._admitted = 0
         self._gate: Gate | None = None
@@ -117,7 +117,7 @@ class _Call:
         self._linked = True
         self._refused = refused
         needed = {job_id for draft in self._asked for job_id in draft.depends_on}
-        # A duplicate stands for the job it is one of.
+        # A duplicate stands for the original job.
         needed.update(use.job_id for use in self._uses.values() if not use.is_gone)
         self._endings = self._intake.endings(needed)
 
@@ -131,7 +131,7 @@ class _Call:
         return answers
 
     def _store_some(self) -> list[Answer]:
-        """Each for itself."""
+        """Accept or refuse each draft on its own."""
         taken = set(self._intake.taken([draft.id for draft in self._asked]))
         verdicts: list[Verdict] = []
         for place, draft in enumerate(self._asked):
@@ -151,8 +151,9 @@ class _Call:
         return self._store(verdicts)
 
     def _store_all(self) -> Sequence[Answer] | QueueFullError:
-        """All or nothing. Whose ids are taken, the store finds out by itself when it adds them; it
-        is asked before only where something else is refused, which may have come second.
+        """Accept all drafts or none. The store detects taken ids when it adds the jobs. It is asked
+        beforehand only when another check fails, because a taken id in an earlier draft comes
+        first.
         """
         verdicts: list[Verdict] = []
         place = 0
@@ -188,7 +189,7 @@ class _Call:
         return Submitted(first.job_id, first.status, is_duplicate=True)
 
     def _admit(self, place: int, draft: Draft) -> None:
-        """Let a draft in, and reserve its key for it; raises what stands against it."""
+        """Admit a draft and reserve its key; raises the error that refuses it."""
         if self._crowd is not None and self._admitted >= self._crowd.left:
             raise self._no_room(draft, self._crowd)
         admitted = draft
@@ -224,7 +225,7 @@ class _Call:
     # -- dependencies ------------------------------------------------------------------------
 
     def _is_pending(self, draft: Draft) -> bool:
-        """Whether a draft's job will be pending: due, and with nothing in its way."""
+        """Whether a draft's job will be pending: due, and not blocked by a dependency."""
         now = self._intake.now
         return due_at(draft, now) <= now and not any(
             is_in_the_way(draft.on_dependency_failure, self._ended(needed))
@@ -233,14 +234,14 @@ class _Call:
 
     @cached_property
     def _gone(self) -> Collection[str]:
-        """The ids of drafts that are duplicates of jobs which were pruned."""
+        """The ids of drafts that are duplicates of pruned jobs."""
         gone = {name for name, use in self._uses.items() if use.is_gone}
         return {draft.id for draft in self._asked if _key_name(draft) in gone} if gone else ()
 
     def _ended(self, job_id: str) -> Status | None:
         own = self._own.get(job_id)
         known = job_id if own is None else self._known_id(own)
-        # A draft that is no duplicate is a job to come.
+        # A draft that is not a duplicate becomes a new job, which has not ended.
         return None if known is None else self._endings.get(known)
 
     @cached_property
@@ -284,7 +285,7 @@ class _Call:
         ]
 
     def _as_added(self, draft: Draft, verdict: Answer, added: Mapping[str, Submitted]) -> Answer:
-        """The duplicate of a draft of the same call stands where that draft's job does."""
+        """A duplicate of another draft in the same call reports that draft's new job."""
         first = added.get(verdict.id) if isinstance(verdict, Submitted) else None
         if first is None or draft.id in self._gone:
             return verdict

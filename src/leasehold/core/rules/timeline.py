@@ -1,7 +1,7 @@
-"""Timelines: any metrics over any stretch of time, at a resolution that is kept.
+"""Timelines: any metrics over any period, at a resolution that is kept.
 
-A value that is not known is None, never 0: figures that are forgotten, and percentiles of a minute
-in which nothing was measured.
+An unknown value is None, never 0: forgotten figures, and percentiles of a minute in which nothing
+was measured.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None
     resolution: ResolutionName
     known_since: datetime
-    """Values of steps before are None: what happened then was forgotten."""
+    """Values of earlier steps are None, because their figures were forgotten."""
     at: list[datetime]
     """When each step began, oldest first; the last one may not be over yet."""
     values: dict[str, list[float | None]]
@@ -52,16 +52,16 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Figure = Callable[[Span, float], float | None]
-"""Reads one metric off a span that lasted so many seconds."""
+"""Computes one metric from a span and its length in seconds."""
 
 
 class DurationFigure(NamedTuple):
-    """Reads one metric off the durations of one kind, which are summed up once for all of them."""
+    """Computes one metric from the durations of one kind, which are summed up once for all."""
 
     kind: str
     of: Callable[[Span], Measurements]
     field: str
-    """The name that it has in `Durations`."""
+    """Its name in `Durations`."""
 
 
 def _durations(kind: str, of: Callable[[Span], Measurements]) -> dict[str, DurationFigure]:
@@ -92,7 +92,7 @@ FIGURES: Final[dict[str, Figure | DurationFigure]] = {
         for name, figure in _durations(f"wait_{band}", partial(_waits_in, band)).items()
     },
 }
-"""Every metric that has a timeline."""
+"""All metrics that have a timeline."""
 
 
 def timeline(
@@ -104,7 +104,7 @@ def timeline(
     until: datetime | None,
     resolution: ResolutionName,
 ) -> Timeline:
-    """These metrics of a queue, or of all, for each step of the stretch that has begun."""
+    """These metrics of a queue, or of all, for each step of the period that has begun."""
     chosen = _checked(metrics)
     kept_by = _resolution(resolution)
     step = kept_by.micros
@@ -121,7 +121,7 @@ def timeline(
         )
     known = last - KEPT[kept_by] + 1
     begin = max(first, known)
-    # Filled from now back, where the depth is known.
+    # Filled backwards from now, where the depth is known.
     spans = _spans(reader, queue, kept_by, begin, last, chosen) if begin <= end else []
     told = spans[: end - begin + 1]
     unknown = [None] * (max(end + 1, first) - first - len(told))
@@ -166,7 +166,7 @@ def _spans(
     )
     if OLDEST not in metrics:
         return spans
-    # The age of all queues together is kept with them: a queue that is idle has no span.
+    # The age for all queues together is kept with their spans, since an idle queue has no span.
     known = (
         filled(spans_of_all(reader, kept_by, first), first, last)
         if one_by_one and queue is None

@@ -13,7 +13,7 @@ from leasehold.env import from_micros
 from leasehold.errors import TokenExistsError, TokenNotFoundError, UnauthenticatedError
 
 ENDED_SESSIONS_KEPT: Final = 200
-"""Of one token. A session lasts some hours: those before them have mostly ended by themselves."""
+"""Per token. A session lasts some hours, so earlier ones have mostly expired."""
 
 
 class TokenReader(Protocol):
@@ -65,7 +65,7 @@ def token_has_ended() -> UnauthenticatedError:
 
 
 def check_same(known: Token, found: Token | None) -> None:
-    """Refuse a token that is not found as it was known, inside the write that relies on it."""
+    """Refuse a token that has changed or is gone, inside the write that relies on it."""
     if found != known:
         raise token_has_ended()
 
@@ -81,7 +81,7 @@ def revoke_token(shelf: TokenShelf, name: str, actor: str) -> Token:
 
 
 def end_session(shelf: TokenShelf, name: str, session: str) -> None:
-    """Note that a session is over."""
+    """Record that a session is over."""
     if is_text(name) and shelf.find(name) is not None:
         ended = {*shelf.ended_sessions(name), session}
         shelf.keep_ended_sessions(name, sorted(ended)[-ENDED_SESSIONS_KEPT:])
@@ -93,7 +93,7 @@ def is_over(ended: Sequence[str], session: str) -> bool:
 
 
 def _detail(token: Token) -> dict[str, Any]:
-    # Plain data, as every store gives it back.
+    # Plain data, as every store returns it.
     detail: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(token))
     del detail["created_at"], detail["created_by"]
     return {"token": detail.pop("name"), **detail}

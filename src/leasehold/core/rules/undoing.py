@@ -1,6 +1,6 @@
-"""Taking an order back, job by job, as long as the job was not changed since.
+"""Undoing an order, job by job, for jobs that have not changed since.
 
-A replayed job is a dead letter, or cancelled, again; a cancelled job is pending or blocked again; a
+A replayed job becomes dead or cancelled again, a cancelled job pending or blocked again, and a
 priority is restored. Jobs that were leased or changed in the meantime refuse.
 """
 
@@ -31,7 +31,7 @@ H = TypeVar("H")
 
 
 class Before(msgspec.Struct, frozen=True, array_like=True):
-    """A job as it was before an operation changed it. An array, since there may be many."""
+    """A job's state before an operation changed it. An array, since there may be many."""
 
     id: str
     status: Status
@@ -54,7 +54,7 @@ class OperationPart(msgspec.Struct, frozen=True):
 def undo(
     desk: OrderDesk[H], order: Order, part: OperationPart, actor: str, operation: str
 ) -> Ordered:
-    """Take an order back from these jobs; a job that was changed since refuses."""
+    """Undo an order for these jobs; a job that has changed since refuses."""
     befores = {before.id: before for before in part.jobs}
 
     def verb(handle: H, job: Job) -> None:
@@ -75,8 +75,8 @@ def undo(
 
 
 def _in_order(desk: OrderDesk[Any], order: Order, job_ids: Sequence[str]) -> list[str]:
-    """Dependencies first where jobs come back; last where they end, or their ends would reach
-    their dependents before it is their turn.
+    """Dependencies come first if jobs are restored. They come last if jobs end, since their ends
+    would otherwise reach their dependents too early.
     """
     ordered = [job_ids[place] for place in desk.replay_order(job_ids)]
     return ordered[::-1] if isinstance(order, ReplayAll) else ordered

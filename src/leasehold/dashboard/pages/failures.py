@@ -109,8 +109,8 @@ def failure(desk: Desk, visit: Visit) -> FilledPage:
 
 
 def age_of_group(group: Failure, now: datetime, mark: Pin | None = None) -> str:
-    """The effect of a deploy on a failure; where none is marked, whether it is new, grows in this
-    hour, goes on, or has not been seen for a day.
+    """The effect of a deploy on a failure; if none is marked, whether it is new, is growing this
+    hour, continues, or has not been seen for a day.
     """
     if mark is not None:
         return since(group, mark, now)
@@ -122,7 +122,7 @@ def age_of_group(group: Failure, now: datetime, mark: Pin | None = None) -> str:
 
 
 def _chosen_mark(marks: Sequence[Pin], visit: Visit) -> Pin | None:
-    """The deploy since which failures are told: the chosen one, or the latest."""
+    """The deploy since which failures are shown: the chosen one, or the latest."""
     asked = visit.text("since")
     return next((each for each in marks if each.name == asked), marks[-1] if marks else None)
 

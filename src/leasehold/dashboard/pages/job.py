@@ -1,4 +1,4 @@
-"""Job: why is it not running, who holds it, and what became of each attempt?"""
+"""Job: why is it not running, who holds it, and how did each attempt end?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STANDS_UNTIL: Final = {
     ReasonKind.QUEUE_PAUSED: "It starts after its queue is resumed.",
     ReasonKind.NO_WORKER: "It starts when a worker serves its queue.",
 }
-"""What a job waits for that does not come by itself."""
+"""Obstacles of a job that need an intervention."""
 
 
 def job(desk: Desk, visit: Visit) -> FilledPage:
@@ -169,7 +169,7 @@ def _worker(desk: Desk, found: Job) -> WorkerInfo | None:
 
 
 def _usual(desk: Desk, found: Job) -> Durations | None:
-    """How long jobs of its task usually run, while it does: does it hang?"""
+    """How long jobs of its task usually run, shown while it runs, to tell whether it hangs."""
     if found.status is not Status.RUNNING:
         return None
     tasks = desk.tasks_of(found.queue)

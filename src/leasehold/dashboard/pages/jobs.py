@@ -23,9 +23,9 @@ from leasehold.errors import InvalidFilterError, InvalidPageError
 
 PAGE_SIZE: Final = 50
 READ_MAX: Final = 50_000
-"""About so many jobs are read at once, where nothing but a look at each tells whether it fits."""
+"""About how many jobs are read at once if each has to be read to see whether it matches."""
 COMPLETED_MAX: Final = 200
-"""So many queues, and so many tasks, are offered while a search is typed."""
+"""How many queues, and how many tasks, are offered while a search is typed."""
 
 
 def jobs(desk: Desk, visit: Visit) -> FilledPage:
@@ -79,7 +79,7 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
 
 
 def _total(desk: Desk, where: JobFilter, page: Page, *, is_first: bool) -> Count:
-    """How many jobs fit; where they have to be read, those among the newest."""
+    """How many jobs match; if they have to be read, only among the newest."""
     if is_first and len(page.jobs) < PAGE_SIZE:
         return Count(len(page.jobs), is_exact=page.next_cursor is None)
     return looking(desk.store).count(where, read_max=READ_MAX)
@@ -112,7 +112,7 @@ def _tabs(desk: Desk, query: str) -> list[tuple[str, str, int | None, bool]]:
     """
     kept = [term for term in query.split() if not term.lower().startswith("status:")]
     chosen = [term for term in query.split() if term.lower().startswith("status:")]
-    # The store keeps count of all its jobs, not of those that fit a search.
+    # The store counts all its jobs, not those that match a search.
     counts = None if kept else desk.store.stats().counts
     total = None if counts is None else sum(counts.values())
     tabs = [("all", " ".join(kept), total, not chosen)]

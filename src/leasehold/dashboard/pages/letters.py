@@ -1,4 +1,4 @@
-"""Dead letters: what failed for good, and waits for a person."""
+"""Dead letters: jobs that failed for good and wait for a person."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leasehold.documents.jobs import why_dead
 
 PAGE_SIZE: Final = 50
 TABS_MAX: Final = 12
-"""So many queues have a tab: those with the most dead letters, and the chosen one."""
+"""How many queues have a tab: those with the most dead letters, and the chosen one."""
 
 
 def letters(desk: Desk, visit: Visit) -> FilledPage:

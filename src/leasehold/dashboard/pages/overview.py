@@ -26,10 +26,10 @@ QUEUES_SHOWN: Final = 8
 FAILURES_SHOWN: Final = 5
 URGENT: Final = (Level.CRITICAL, Level.WARNING)
 NAMED_MAX: Final = 3
-"""A headline names so many queues; more are counted."""
+"""How many queues a headline names; more are only counted."""
 NAME_LENGTH_MAX: Final = 40
 SAME_SHOWN: Final = 3
-"""So many alerts of the same kind are told one by one: hundreds of queues may have the same."""
+"""How many alerts of the same kind are shown one by one, since hundreds of queues may have it."""
 
 HELD_UP: Final = "Jobs are held up"
 FAILING: Final = "Jobs fail for good"
@@ -50,7 +50,7 @@ WHERE_TO_LOOK: Final = {
 }
 """By check: the page that shows more of it."""
 DONE_THERE: Final = ("failures", "schedules")
-"""Pages with buttons for all that a shell could do about it."""
+"""Pages with buttons for everything that a shell could do about a finding."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _alert(finding: Finding, on: str) -> Alert:
 
 
 def few_of(urgent: Iterable[Finding]) -> tuple[list[Finding], dict[str, int]]:
-    """The alerts to show, at most so many of each check, and by check how many more there are."""
+    """The alerts to show, a bounded number per check, and the number of further ones by check."""
     shown: list[Finding] = []
     met: Counter[str] = Counter()
     for each in urgent:

@@ -62,7 +62,7 @@ def queues(desk: Desk, visit: Visit) -> FilledPage:
     serving = who_serves(workers, (info.name for info in wanted))
     lately = {each.queue: each for each in desk.measured()}
     rows = [
-        # A queue that came after the measurement is measured by itself.
+        # A queue created after the measurement is measured separately.
         _row(info, level, serving[info.name], lately.get(info.name) or _measured(desk, info.name))
         for info, level in ordered
     ]

@@ -36,7 +36,7 @@ def workers(desk: Desk, visit: Visit) -> FilledPage:
     settings = desk.store.settings()
     every = beat_seconds(settings.values)
     known = [(each, _state(each, lost, now, every)) for each in desk.queue.workers()]
-    # Those that work are sorted by name: by heartbeats, they would change places all the time.
+    # Healthy workers are sorted by name: by heartbeats, they would constantly change places.
     known.sort(key=lambda each: (each[1] in WELL, *_place(*each)))
     alive = {each.id for each, _ in known}
     stops = settings.stops

@@ -15,7 +15,7 @@ from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.errors import JobNotFoundError
 
 SHOWN: Final = 25
-"""A page of workflows has about so many."""
+"""About how many workflows a page has."""
 LOOKED_AT: Final = 200
 """So many jobs with a parent are looked at for it."""
 COUNTED_MAX: Final = 100
@@ -74,7 +74,7 @@ def workflows(desk: Desk, visit: Visit) -> FilledPage:
 
 
 def _next_parents(desk: Desk, cursor: str | None) -> tuple[list[str], str | None]:
-    """The next parents, about so many, and where those after them begin.
+    """About a page of the next parents, and where those after them begin.
 
     Each costs a look of its own, and a workflow may have one job or thousands.
     """

@@ -26,13 +26,13 @@ class IncomingCall:
         }
         self.secret = bearer_in(self.headers)
         self.known: Caller | None = None
-        """Who calls, if it was asked already."""
+        """The caller, if already identified."""
 
     async def read(self, bytes_max: int = BODY_BYTES_MAX) -> bytes:
-        """The message; from strangers none is read.
+        """The message; none is read from unknown callers.
 
-        The message of a known caller is read before the store is asked whether their token is still
-        good, which saves a change of threads.
+        The message of a known caller is read before the store is asked whether the token is still
+        valid, which saves a thread switch.
         """
         if self.secret is None or self.api.known_callers.find(digest_of(self.secret)) is None:
             self.known = await self.api.on_thread(lambda: self.api.authenticate(self.secret))
@@ -52,19 +52,19 @@ class IncomingCall:
         return bytes(body)
 
     async def read_next(self) -> bytes | None:
-        """The next message of a stream, from whoever has sent the first; None at its end."""
+        """The next message of a stream, from the sender of the first; None at its end."""
         body = await self.context.read()
-        # It may have come long after the last one: whether the token is still good is asked anew.
+        # It may have come long after the last one, so the token is checked again.
         self.known = None
         return None if body is aio.EOF else bytes(body)
 
     def caller(self) -> Caller:
-        """Who calls; asks for it if it was not asked yet."""
+        """The caller, identified on first use."""
         return self.known or self.api.authenticate(self.secret)
 
 
 def bearer_in(headers: Mapping[str, str]) -> str | None:
-    """The secret that a call shows; None if it shows none."""
+    """The secret in a call; None if it has none."""
     shown = headers.get("authorization")
     if shown is None:
         return None

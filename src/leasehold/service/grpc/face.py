@@ -1,7 +1,7 @@
-"""The gRPC face: methods made of the operations, and nothing decided here.
+"""The gRPC face: methods made from the operations; nothing is decided here.
 
-Messages come as bytes and are read by us, after a look at their sender: a malformed one is the
-caller's fault and told so, and a caller without a good token sends nothing that is taken in.
+Messages arrive as bytes and are parsed here, after their sender is checked: a malformed one is
+reported as the caller's error, and nothing is accepted from a caller without a valid token.
 """
 
 from __future__ import annotations

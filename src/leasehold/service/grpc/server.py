@@ -1,4 +1,4 @@
-"""The gRPC server: limits, TLS, health, reflection, and a stop that loses nothing."""
+"""The gRPC server: limits, TLS, health, reflection, and a lossless stop."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The verbs of the store over gRPC; of those that are called over and over, streams of calls.
+"""The verbs of the store over gRPC, with streams of calls for those that are called often.
 
-A worker far away makes the same call again and again. On a stream that stays open it costs one
-message each way, not the making of a call. Whoever sends one message and reads one answer is
-served all the same.
+A remote worker repeats the same call. On a stream that stays open it costs one message each way
+instead of setting up a call. A client that sends one message and reads one answer is served too.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class TokenShelf(RuleView):
 
 
 def find_token(state: State, digest: str) -> Token | None:
-    """The token with this digest of its secret, while it is good."""
+    """The token whose secret has this digest, while it is valid."""
     token = state.tokens.get(digest)
     return token if token is not None and token.is_good_at(from_micros(state.now)) else None
 

@@ -1,4 +1,4 @@
-"""The archive of a memory store: small rows by day, bounded like all else here."""
+"""The archive of a memory store: small rows by day, bounded like everything here."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from leasehold.env import from_micros
 from leasehold.stores.memory.record import FailureCount, Record
 
 ARCHIVED_MAX: Final = 10_000
-"""Summaries kept; the first archived go first."""
+"""Summaries kept; the first archived are dropped first."""
 _DAY_MICROS: Final = round(DAY_SECONDS * 1e6)
 
 
 class Summary(NamedTuple):
-    """The fields taken from a record. Made into an ArchivedJob only when it is read, since jobs are
-    archived by the million.
+    """The fields taken from a record. They become an ArchivedJob only when they are read, since
+    jobs are archived by the million.
     """
 
     day: int
@@ -58,7 +58,7 @@ class Summary(NamedTuple):
 
 
 class JobArchive:
-    """Pruned jobs, the day on which they were archived being their partition."""
+    """Pruned jobs, partitioned by the day on which they were archived."""
 
     def __init__(self) -> None:
         self._days: dict[int, deque[Summary]] = {}
@@ -101,7 +101,7 @@ class JobArchive:
             self._drop_first()
 
     def drop_old(self, first_day: int, limit: int) -> int:
-        """Drop days before this day, up to so many rows; answers how many there were."""
+        """Drop up to `limit` rows of days before this one; returns how many were dropped."""
         dropped = 0
         while dropped < limit and self.oldest_day is not None and self.oldest_day < first_day:
             self._drop_first()
@@ -124,7 +124,7 @@ class JobArchive:
         *,
         slowest_first: bool,
     ) -> ArchivePage:
-        """The jobs that fit, in order. The cursor is the place of the last one shown."""
+        """The matching jobs, in order. The cursor is the place of the last one shown."""
         check_page(limit)
         check_filter(where)
         before = None if cursor is None else ArchivePlace.at(cursor)

@@ -1,7 +1,7 @@
 """Jobs that depend on others: submitting and replaying them, and the effect of an end on them.
 
-The code that ends a job need not know of this: `State.step` notes which of the ended jobs block
-others, and `resolve` deals with those, so many under one hold of the lock.
+The code that ends a job need not know of this: `State.step` records which ended jobs block others,
+and `resolve` handles those, a bounded number under one hold of the lock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from leasehold.stores.memory.state import RuleView, State
 
 
 def link(state: State, record: Record, links: NewLinks) -> None:
-    """Link a new job, not yet entered, to those it depends on; it is blocked if it must wait."""
+    """Link a new job, not yet entered, to its dependencies; it is blocked if it must wait."""
     state.links.add(record, {job_id: state.records[job_id].seq for job_id in links.needs})
     if links.blocked_by:
         record.status = Status.BLOCKED
@@ -80,7 +80,7 @@ class Links(RuleView):
 
 
 def resolve(state: State) -> None:
-    """Deal with dependents of jobs that have ended, so many; `links.ended` keeps the rest."""
+    """Handle a bounded number of dependents of ended jobs; `links.ended` keeps the rest."""
     if state.links.ended:
         resolving.resolve(Links(state), DEPENDENTS_AT_ONCE)
     if state.links.lowered or state.links.changed:
@@ -97,7 +97,7 @@ def erase(state: State, record: Record) -> None:
 
 
 class Bases(RuleView):
-    """See `leasehold.core.rules.inheritance.Bases`; jobs go by their ids."""
+    """See `leasehold.core.rules.inheritance.Bases`; jobs are identified by id."""
 
     def own_of(self, job_id: str) -> int:
         return self._state.records[job_id].priority
@@ -114,7 +114,7 @@ class Bases(RuleView):
         for job_id, base in bases.items():
             record = state.records[job_id]
             record.base = base
-            # A job of the call under way is not among the ready ones yet.
+            # A job of the current call is not among the ready ones yet.
             if record.status is Status.PENDING and record.stamp:
                 state.queues[record.draft.queue].lanes.place_anew(record, state.now)
                 state.wake()
@@ -139,7 +139,7 @@ class Bases(RuleView):
         while changed:
             negative, _, job_id, needs = changed[0]
             record = records.get(job_id)
-            # A job that has changed once more since is in the heap once more.
+            # A job that has changed again since is in the heap again.
             if not needs or record is None or record.base != -negative:
                 heappop(changed)
                 continue
@@ -153,7 +153,7 @@ class Bases(RuleView):
 
 
 def raise_needed(state: State, records: Iterable[Record]) -> None:
-    """Raise what these wait for, which have begun to wait."""
+    """Raise the dependencies of these jobs, which have begun to wait."""
     bases = Bases(state)
     for record in records:
         bases.changed(record.id, record.base)
@@ -167,7 +167,7 @@ def reprioritized(state: State, record: Record) -> None:
 
 
 def spread(state: State) -> None:
-    """Pass changed bases on to dependencies, so many under one hold of the lock."""
+    """Pass changed bases on to a bounded number of dependencies under one hold of the lock."""
     state.inherited_left = inheritance.spread(Bases(state), state.inherited_left)
 
 
@@ -175,13 +175,13 @@ def spread(state: State) -> None:
 
 
 def waits_again_for(state: State, record: Record) -> list[str]:
-    """The jobs that a replayed job waits for; refuses a replay that could never run."""
+    """The jobs that a replayed job waits for; refuses a replay of a job that could never run."""
     needed = ((each.id, each.id, each.status) for each in _dependencies(state, record))
     return list(still_to_wait_for(record.id, record.draft.on_dependency_failure, needed))
 
 
 def replay_order(state: State, job_ids: Sequence[str]) -> list[int]:
-    """The places of these ids, dependencies first."""
+    """The indexes of these ids, dependencies first."""
     depends_on = {}
     for job_id in job_ids:
         record = state.records.get(job_id)
@@ -231,7 +231,7 @@ def _node(state: State, record: Record) -> GraphNode:
 
 
 def _dependencies(state: State, record: Record) -> Iterator[Record]:
-    """Those it depends on that are still there."""
+    """Its dependencies that still exist."""
     for job_id, seq in (record.needs or {}).items():
         needed = state.records.get(job_id)
         # After a discard, another job may have the id.

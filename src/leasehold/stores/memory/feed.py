@@ -1,4 +1,4 @@
-"""The latest changes, kept while somebody follows them."""
+"""The latest changes, recorded while somebody follows them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Feed:
-    """Changes, numbered; the number of the latest is the cursor of a follower that has seen all."""
+    """Numbered changes; the number of the latest is the cursor of a follower that has seen all."""
 
     def __init__(self, number: int) -> None:
         self.kept: deque[Change] = deque(maxlen=CHANGES_KEPT)
@@ -30,7 +30,7 @@ class Feed:
         event: Event | None = None,
         sequence: int | None = None,
     ) -> None:
-        """Something has changed, or, of a job without an event, is gone."""
+        """Record a change; a job without an event was deleted."""
         self.number += 1
         self.kept.append(
             Change(kind=kind, name=name, status=status, event=event, sequence=sequence or None)
@@ -43,7 +43,7 @@ def changes(state: State, cursor: str | None, limit: int) -> Changes:
     feed = state.feed
     is_new = feed is None
     if feed is None:
-        # One further than ever before: a cursor from before must not look like the latest.
+        # One more than ever before: an older cursor must not look like the latest.
         state.feed_ended_at += 1
         feed = state.feed = Feed(state.feed_ended_at)
     feed.followed_at = state.now
@@ -57,7 +57,7 @@ def changes(state: State, cursor: str | None, limit: int) -> Changes:
 
 
 def end_if_unfollowed(state: State) -> None:
-    """Keep no more changes once the feed was not followed for long."""
+    """Stop recording changes when the feed has not been followed for long."""
     feed = state.feed
     if feed is not None and state.now - feed.followed_at > FOLLOWED_SECONDS * 1e6:
         state.feed_ended_at = feed.number

@@ -1,7 +1,7 @@
-"""Ended jobs, the first to end first, so that the old ones are found without looking at others.
+"""Ended jobs in the order of their ends, so that old ones are found without reading others.
 
-They are forgotten by age, and to make room for others. Queues with a retention of their own stand
-on a shelf of their own: jobs that they keep for longer are not in the way of the rest.
+They are forgotten by age, and to make room for others. Each queue with its own retention has its
+own shelf, so that jobs kept for longer are not in the way of the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ENDED: Final = (Status.COMPLETED, Status.DEAD, Status.CANCELLED)
 TRIM_INTERVAL_MICROS: Final = 1_000_000
 TRIM_BATCH: Final = 1000
-"""How many jobs one call forgets at most, so that no caller waits long for it."""
+"""The most jobs that one call forgets, so that no caller waits long for it."""
 
 Shelf = dict[Status, OrderedDict[str, Record]]
 
@@ -33,10 +33,10 @@ class Finished:
         self.count = 0
         self._common: Shelf = {status: OrderedDict() for status in ENDED}
         self.shelves: dict[str | None, Shelf] = {None: self._common}
-        """By the queue that it is for; None is the one of all the others."""
+        """Shelves by queue; None is the shelf of all other queues."""
 
     def add(self, record: Record) -> None:
-        # Every job that ends comes by here: without a shelf of its own nothing is looked up.
+        # Every job that ends passes here: without separate shelves nothing is looked up.
         shelf = self._of(record) if len(self.shelves) > 1 else self._common
         shelf[record.status][record.id] = record
         self.count += 1
@@ -49,7 +49,7 @@ class Finished:
         return record.id in self._of(record)[record.status]
 
     def set_apart(self, queue: str) -> None:
-        """Give a queue a shelf of its own. It looks at all ended jobs, once."""
+        """Give a queue its own shelf. This reads all ended jobs once."""
         if queue not in self.shelves:
             own = self.shelves[queue] = {status: OrderedDict() for status in ENDED}
             for status, jobs in self._common.items():
@@ -57,7 +57,7 @@ class Finished:
                     own[status][record.id] = jobs.pop(record.id)
 
     def put_together(self, queue: str) -> None:
-        """Take a queue's shelf away; its jobs stand where they would stand without it."""
+        """Remove a queue's shelf; its jobs move to where they would be without it."""
         for status, jobs in self.shelves.pop(queue, {}).items():
             both = merge(self._common[status].values(), jobs.values(), key=_end)
             self._common[status] = OrderedDict((record.id, record) for record in both)
@@ -87,7 +87,7 @@ def forget(state: State, record: Record) -> None:
 
 
 def free_key(state: State, record: Record) -> None:
-    """Let a job's idempotency key be used again."""
+    """Make a job's idempotency key available again."""
     if _key_of(state, record) is not None:
         del state.keys[record.draft.queue, record.draft.idempotency_key or ""]
 
@@ -100,7 +100,7 @@ def _key_of(state: State, record: Record) -> KnownKey | None:
 
 
 def drop_expired_keys(state: State) -> None:
-    """Forget idempotency keys whose time is over."""
+    """Forget expired idempotency keys."""
     while state.keys:
         key, known = next(iter(state.keys.items()))
         if known.expires_at > state.now:
@@ -109,7 +109,7 @@ def drop_expired_keys(state: State) -> None:
 
 
 def own_retentions(state: State) -> dict[str, QueueRetention]:
-    """The queues that have a retention of their own, which are those with a shelf of theirs."""
+    """The queues with their own retention, which are those with their own shelf."""
     return {
         queue: rule.config.retention
         for queue in state.finished.shelves
@@ -122,7 +122,9 @@ def own_retentions(state: State) -> dict[str, QueueRetention]:
 def ended_by(
     state: State, shelf: str | None, status: Status, cutoff: int, limit: int
 ) -> list[Record]:
-    """Jobs of a shelf that ended by then and that no unfinished job needs, first ended first."""
+    """Jobs of a shelf that ended by then and that no unfinished job needs, in the order of their
+    ends.
+    """
     found: list[Record] = []
     for record in state.finished.shelves[shelf][status].values():
         if len(found) >= limit or (record.completed_at or 0) > cutoff:
@@ -140,7 +142,7 @@ def prune(state: State, record: Record, *, archived: bool) -> None:
 
 
 def trim(state: State) -> None:
-    """Forget ended jobs whose time is over. Their keys are kept until those expire."""
+    """Forget ended jobs past their retention. Their keys are kept until those expire."""
     own = own_retentions(state)
     forgotten = 0
     for shelf in state.finished.shelves:
@@ -151,14 +153,14 @@ def trim(state: State) -> None:
                 prune(state, record, archived=policy.archive_seconds != 0)
                 forgotten += 1
     drop_expired_keys(state)
-    # A full batch means that there is more to do: the next call goes on with it.
+    # A full batch means that there is more to do: the next call continues.
     if forgotten < TRIM_BATCH:
         next_minute = (state.open_minute + 1) * MINUTE_MICROS
         state.trim_at = min(state.now + TRIM_INTERVAL_MICROS, next_minute)
 
 
 def is_full_of_dead(state: State) -> bool:
-    """Whether dead letters alone are as many as ended jobs are kept."""
+    """Whether there are as many dead letters as the bound on all ended jobs."""
     if state.capacity is None or state.finished.count < state.capacity:
         return False
     dead = sum(len(shelf[Status.DEAD]) for shelf in state.finished.shelves.values())
@@ -166,9 +168,9 @@ def is_full_of_dead(state: State) -> bool:
 
 
 def make_room(state: State) -> None:
-    """Forget jobs that ended first; never a dead letter, which waits for a person.
+    """Forget the jobs that ended first, but never dead letters, which wait for a person.
 
-    Called after a verb, which may still be at work on a job that has just ended.
+    Called after a verb, which may still be using a job that has just ended.
     """
     while state.finished.count > state.ended_max:
         heads = [
@@ -177,7 +179,7 @@ def make_room(state: State) -> None:
             for status in (Status.COMPLETED, Status.CANCELLED)
             for record in ended_by(state, shelf, status, state.now, 1)
         ]
-        # None if all are dead, or needed by unfinished jobs, whose number is bounded itself.
+        # Empty if all are dead, or needed by unfinished jobs, whose number is bounded too.
         if not heads:
             return
         prune(state, min(heads, key=_end), archived=state.policy.archive_seconds != 0)

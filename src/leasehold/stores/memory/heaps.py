@@ -1,8 +1,8 @@
-"""The order in which jobs are served: heaps whose dead entries are left behind and swept up later.
+"""The order in which jobs are served: heaps whose dead entries are left in place and removed later.
 
-Taking a job out of the middle of a heap is slow, so it is not done: the job forgets its entry, and
-an entry that its job has forgotten is dead. It is dropped when it comes to the top, or when the
-heaps of its queue are rebuilt.
+Removing a job from the middle of a heap is slow, so it is not done: the job forgets its entry,
+which is then dead. A dead entry is dropped when it reaches the top, or when the heaps of its queue
+are rebuilt.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from leasehold.core.model.priority import Scoring, score
 from leasehold.stores.memory.record import Entry, Record
 
 REBUILD_ENTRIES_MIN: Final = 100
-"""The heaps of a queue that hold fewer entries than this are never worth rebuilding."""
+"""Heaps of a queue with fewer entries than this are never worth rebuilding."""
 REBUILD_LIVE_SHARE: Final = 0.5
 """Heaps are rebuilt when a smaller share of their entries is alive."""
 
 
 class HeapFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """How healthy the heaps of a queue are, or of all queues, and when they are rebuilt."""
+    """The health of the heaps of a queue, or of all queues, and when they are rebuilt."""
 
     size: int = 0
-    """Entries, dead ones included."""
+    """All entries, including dead ones."""
     dead: int = 0
-    """Entries whose job has left the heap."""
+    """Entries whose jobs have left the heap."""
     rebuilds: int = 0
     last_rebuild_at: datetime | None = None
     rebuild_entries_min: int = REBUILD_ENTRIES_MIN
@@ -46,7 +46,7 @@ class HeapFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeapCount:
-    """The entries of all heaps of one queue, counted together, and the rebuilds so far."""
+    """The total entries of all heaps of one queue, and the rebuilds so far."""
 
     __slots__ = ("dead", "rebuilds", "rebuilt_at", "size")
 
@@ -58,7 +58,7 @@ class HeapCount:
 
 
 class LazyHeap:
-    """Entries in order, the dead ones among them."""
+    """Entries in order, including dead ones."""
 
     __slots__ = ("_dead", "count", "entries")
 
@@ -79,7 +79,7 @@ class LazyHeap:
         self.count.size += 1
 
     def first(self) -> Entry | None:
-        """The best entry that is alive. It stays in the heap until its job forgets it."""
+        """The best live entry. It stays in the heap until its job forgets it."""
         entries = self.entries
         while entries:
             entry = entries[0]
@@ -93,9 +93,10 @@ class LazyHeap:
         return None
 
     def in_order(self) -> Iterator[Record]:
-        """The jobs that are alive, the best first, each left where it stands.
+        """The live jobs, best first, without removing them.
 
-        No entry of a heap is better than its parent: the next one is a child of one already given.
+        No entry of a heap is better than its parent, so the next one is a child of one already
+        returned.
         """
         entries = self.entries
         nearest = [(entries[0], 0)] if entries else []
@@ -108,9 +109,10 @@ class LazyHeap:
                     heappush(nearest, (entries[below], below))
 
     def forget(self, record: Record) -> None:
-        """A job has left: its entry is dead. At the top, where leases take theirs, it goes at once.
+        """Mark the entry of a job that has left as dead. At the top, where leases take jobs, drop
+        it at once.
 
-        If the top is another entry of that job, which is dead already, the counts are the same.
+        If the top is another, already dead entry of that job, the counts do not change.
         """
         entries = self.entries
         if entries[0][2] is record:
@@ -132,7 +134,7 @@ class LazyHeap:
             self.count.dead -= dropped
 
     def close(self) -> None:
-        """Empty the heap and take its entries out of the count; an open walk through it ends."""
+        """Empty the heap and subtract its entries from the count; an open walk through it ends."""
         self.count.size -= len(self.entries)
         self.count.dead -= self._dead
         self.entries = []
@@ -159,14 +161,14 @@ class Tiers:
         """A job has left."""
         heap = self.heaps[record.tier]
         heap.forget(record)
-        # Tiers of deadlines come and go without number: an empty heap must not stay. The last one
-        # does, so that a queue which is empty now and then makes no new one each time.
+        # The number of tiers of deadlines is unbounded, so empty heaps are removed. The last one
+        # stays, so that a queue that is sometimes empty does not create a new one each time.
         if len(self.heaps) > 1 and not heap.live:
             heap.close()
             del self.heaps[record.tier]
 
     def close(self) -> None:
-        """Give up all heaps."""
+        """Close all heaps."""
         for heap in self.heaps.values():
             heap.close()
         self.heaps = {}
@@ -177,7 +179,7 @@ class Tiers:
         return sum(heap.live for heap in self.heaps.values())
 
     def records(self) -> Iterator[Record]:
-        """All of them, in no order."""
+        """All records, in no particular order."""
         for heap in self.heaps.values():
             for entry in heap.entries:
                 if entry[2].stamp == entry[1]:
@@ -190,10 +192,10 @@ class Stream(msgspec.Struct, frozen=True):
     heap: LazyHeap
     scoring: Scoring
     is_open: Callable[[], object] | None = None
-    """Asked before each job; once it says no, no more of the stream is read."""
+    """Called before each job; once it returns False, no more of the stream is read."""
 
     def best(self) -> Record | None:
-        """The first job, if there is one that may be taken."""
+        """The first job, if one may be taken."""
         entry = self.heap.first()
         if entry is None or (self.is_open is not None and not self.is_open()):
             return None
@@ -201,11 +203,11 @@ class Stream(msgspec.Struct, frozen=True):
 
 
 def in_order(streams: Sequence[Stream], now: int) -> Iterator[Record]:
-    """The jobs of these streams, the best first. Each must be taken out before the next is asked.
+    """The jobs of these streams, best first. Each must be removed before the next is requested.
 
     Only the first jobs of the streams are compared.
     """
-    # Most leases take one job of one tier: to leave a generator behind costs more than its answer.
+    # Most leases take one job of one tier: abandoning a generator costs more than using it.
     return iter(streams[0].best, None) if len(streams) == 1 else _merged(streams, now)
 
 
@@ -230,6 +232,6 @@ def _add_head(heads: list[tuple[float, int, int, Stream]], stream: Stream, now: 
 
 
 def order_of(record: Record, scoring: Scoring, now: int) -> tuple[float, int, int]:
-    """The sort key of a ready job: effective priority, since when it waits, number."""
+    """The sort key of a ready job: effective priority, start of the wait, number."""
     since = record.turn if scoring.is_plain else record.available_at
     return -score(record.tier, record.turn, now, scoring), since, record.seq

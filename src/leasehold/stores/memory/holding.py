@@ -30,13 +30,13 @@ class Histories(RuleView):
         held = next(leases, None)
         if held is not None:
             return held.worker
-        # Of a job whose history was dropped, attempt records may be left.
+        # A job whose history was dropped may still have attempt records.
         return next((row.worker for row in job.attempt_rows if row.version == version), None)
 
     def settled_under(self, job: Record, version: int) -> Settled | None:
         kept = (row for row in job.attempt_rows if row.version == version)
         attempt = next(kept, None)
-        # The record of an attempt that was taken from its holder has the expiry of its lease.
+        # The record of an attempt taken from its holder has the expiry of its lease.
         if attempt is None or attempt.outcome is None or attempt.expires_at is not None:
             return None
         end = next(

@@ -1,4 +1,4 @@
-"""The invariants of the memory store, looked at from outside the code that keeps it."""
+"""The invariants of the memory store, checked independently of the code that keeps them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _wrong_record(state: State, record: Record) -> Iterator[str]:
         yield f"job {record.id} had {record.attempts} attempts of {record.allowance}"
     yield from dependents.problems(state, record)
     if status is Status.COMPLETED and not record.history:
-        return  # It was dropped, as a whole, to keep the bound.
+        return  # The whole history was dropped to keep the bound.
     last: Status | None = None
     for row in record.history:
         event, before, after = row.event, row.before, row.after

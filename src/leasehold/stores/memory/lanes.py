@@ -1,4 +1,4 @@
-"""The jobs of one queue that wait, and the order in which they are served."""
+"""The waiting jobs of one queue, and the order in which they are served."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from leasehold.stores.memory.state import State
 
 SEQ_BITS: Final = 48
-"""Room for a job's number behind its turn."""
+"""Bits for a job's number below its turn."""
 
 
 class Lanes:
-    """The jobs of one queue that wait: the ready ones by tier, the delayed ones by due time."""
+    """The waiting jobs of one queue: ready ones by tier, delayed ones by due time."""
 
     __slots__ = (
         "_by_age", "_narrow", "_stamp", "count", "crossing", "delayed", "key_limits",
@@ -33,26 +33,26 @@ class Lanes:
 
     def __init__(self) -> None:
         self.count = HeapCount()
-        """Of all heaps below."""
+        """The count of all heaps below."""
         self.ready = Tiers(self.count)
         self.delayed = LazyHeap(self.count)
         self.crossing = LazyHeap(self.count)
-        """Ready jobs that will belong into another tier, by when."""
+        """Ready jobs that will move to another tier, by the time of the move."""
         self.scoring = DEFAULT_SCORING
         self.key_limits: KeyLimits | None = None
-        """What each key may have."""
+        """The limits of each key."""
         self.shelf: ParkingShelf | None = None
-        """Only while the queue limits that, or some of its jobs stand as if it still did."""
+        """Set only while the queue limits keys, or some of its jobs stand as if it still did."""
         self.to_place: list[Record] = []
-        """Jobs to be placed anew, since the parameters of the queue have changed."""
+        """Jobs to move because the parameters of the queue have changed."""
         self._stamp = 0
-        # parent (None for all jobs) -> task -> tiers, so that a narrowed lease seeks as well. Made
-        # when somebody first narrows: who never does pays nothing for it.
+        # parent (None for all jobs) -> task -> tiers, so that narrowed leases are seeks too. Built
+        # when a lease is first narrowed, so other users pay nothing for it.
         self._narrow: dict[str | None, dict[str, Tiers]] | None = None
-        # By the time since when they are available. Made when somebody first asks.
+        # Ready jobs by the time at which they became available. Built on first use.
         self._by_age: LazyHeap | None = None
         self.pending_by_priority = [0] * 101
-        """How many ready jobs have each priority of their own, wherever they stand."""
+        """How many ready jobs have each own priority, wherever they stand."""
 
     def add_ready(self, record: Record, now: int) -> None:
         deadline = record.draft.deadline
@@ -60,7 +60,7 @@ class Lanes:
         turn: int
         crosses_at: int | None = None
         if deadline is None and not record.attempts and self.scoring is DEFAULT_SCORING:
-            # What `place` says of nearly all, without the way there.
+            # The result of `place` for nearly all jobs, without the calls.
             tier = DEFAULT_TIERS[record.base]
             turn = record.available_at
         else:
@@ -81,7 +81,7 @@ class Lanes:
             assert self.shelf is not None
             self.shelf.enter(record)
             return
-        # The same as `show`, said again: this is the way of nearly every job, and a call costs.
+        # The same as `show`, inlined: nearly every job passes here, and a call costs time.
         self._stamp = stamp = self._stamp + 1
         entry = (turn << SEQ_BITS | record.seq, stamp, record)
         record.stamp = stamp
@@ -105,7 +105,7 @@ class Lanes:
             self._add_narrow(self._narrow, entry)
 
     def stamp(self, record: Record) -> Entry:
-        """A new entry for a ready job; the stamp tells it from entries that the job forgot."""
+        """A new entry for a ready job; the stamp tells it from entries the job has forgotten."""
         self._stamp += 1
         record.stamp = self._stamp
         if record.crosses_at is not None:
@@ -121,13 +121,13 @@ class Lanes:
         self.delayed.add(entry)
 
     def forget_ready(self, record: Record) -> None:
-        """Take a ready job out."""
+        """Remove a ready job."""
         self.pending_by_priority[record.priority] -= 1
         if record.counted:
             assert self.shelf is not None
             self.shelf.leave(record)
             return
-        # The same as `take_away`, said again: this is the way of nearly every job.
+        # The same as `take_away`, inlined: nearly every job passes here.
         record.stamp = 0
         self.ready.forget(record)
         if record.crosses_at is not None:
@@ -138,14 +138,14 @@ class Lanes:
             self._forget_narrow(self._narrow, record)
 
     def take_away(self, record: Record) -> None:
-        """Let leases see a ready job no more."""
+        """Hide a ready job from leases."""
         self.unstamp(record)
         self.ready.forget(record)
         if self._narrow is not None:
             self._forget_narrow(self._narrow, record)
 
     def unstamp(self, record: Record) -> None:
-        """Let a ready job forget its entry."""
+        """Make a ready job forget its entry."""
         record.stamp = 0
         if record.crosses_at is not None:
             self.crossing.forget(record)
@@ -157,29 +157,29 @@ class Lanes:
         self.delayed.forget(record)
 
     def place_anew(self, record: Record, now: int) -> None:
-        """Put a ready job where it belongs now."""
+        """Move a ready job to where it belongs now."""
         self.forget_ready(record)
         self.add_ready(record, now)
 
     def count_anew(self, before: int, after: int) -> None:
-        """A ready job is about to get another priority of its own."""
+        """Update the counts for a ready job about to get another priority of its own."""
         self.pending_by_priority[before] -= 1
         self.pending_by_priority[after] += 1
 
     @property
     def lags(self) -> bool:
-        """Whether jobs may stand where they do not belong any more."""
+        """Whether jobs may stand where they no longer belong."""
         return bool(self.crossing.entries or self.to_place) or (
             self.shelf is not None and self.shelf.lags
         )
 
     @property
     def follows_a_change(self) -> bool:
-        """Whether jobs are still placed by rules that have changed."""
+        """Whether some jobs still stand where old rules have put them."""
         return bool(self.to_place) or (self.shelf is not None and self.shelf.lags)
 
     def rebalance(self, now: int) -> bool:
-        """Place jobs anew that need it, so many of them; whether there may be more."""
+        """Move a bounded number of jobs that need it; returns whether there may be more."""
         left = PLACED_AT_ONCE
         while left and (due := self.crossing.first()) is not None and due[0] <= now:
             self.place_anew(due[2], now)
@@ -199,7 +199,7 @@ class Lanes:
         return not left or self.follows_a_change
 
     def rescore(self, scoring: Scoring) -> None:
-        """All are to be placed anew, by what counts from now on."""
+        """All jobs have to be moved, according to new parameters."""
         self.scoring = scoring
         self.to_place = list(self.records())
 
@@ -210,18 +210,18 @@ class Lanes:
         state: State,
         buckets: dict[str, int],
     ) -> None:
-        """Begin or cease to limit how many jobs of one key run or start, or change that limit.
+        """Set, change or remove the limit on how many jobs of one key run or start.
 
-        Running jobs are counted at once, so that the next lease obeys it. The pending jobs are
-        dealt with by `rebalance`: until it has come to them, leases meet them, and park the excess.
+        Running jobs are counted at once, so that the next lease obeys it. `rebalance` handles
+        pending jobs: until it has reached them, leases read them and park the excess.
         """
         before, self.key_limits = self.key_limits, limits
         if limits is None:
             if self.shelf is not None:
-                self.shelf.limits = NOTHING  # So that no job takes the place of one taken out.
+                self.shelf.limits = NOTHING  # No job may take the place of a removed one.
                 self.to_place = list(self.records())
         elif before is None:
-            # One is left from an earlier limit only while jobs stand as if it still held.
+            # A shelf remains from an earlier limit only while jobs stand as if that still held.
             self.shelf = self.shelf or ParkingShelf(self, state, buckets)
             self.shelf.limits, self.shelf.running = limits, running()
             self.to_place = list(self.records())
@@ -229,13 +229,13 @@ class Lanes:
             self.shelf.change_limits(limits)
 
     def records(self) -> Iterator[Record]:
-        """All ready jobs, in no order."""
+        """All ready jobs, in no particular order."""
         yield from self.ready.records()
         if self.shelf is not None:
             yield from self.shelf.records()
 
     def streams_for(self, tasks: tuple[str, ...] | None, parent_id: str | None) -> list[Stream]:
-        """What together holds the ready jobs a lease is narrowed to, as far as it may see them."""
+        """The streams that together hold the ready jobs that a narrowed lease may see."""
         if tasks is None and parent_id is None:
             return [Stream(heap, self.scoring) for heap in self.ready.heaps.values()]
         by_task = self._narrowed().get(parent_id, {})
@@ -253,7 +253,7 @@ class Lanes:
         parked: Iterable[tuple[KeyInTask, Tiers]],
         free_of_key: Callable[[str], int],
     ) -> list[Stream]:
-        """A job parked behind jobs of other groups may be the best of its own."""
+        """A job parked behind jobs of other groups may be the best of its own group."""
         return [
             Stream(heap, self.scoring, partial(free_of_key, account.key))
             for account, tiers in parked
@@ -262,7 +262,7 @@ class Lanes:
         ]
 
     def oldest_available_at(self) -> int | None:
-        """When the job became available that waits longest."""
+        """When the longest-waiting job became available."""
         if self._by_age is None:
             self._by_age = LazyHeap(
                 self.count,
@@ -285,7 +285,7 @@ class Lanes:
         return self._narrow
 
     def tidy(self, now: int) -> None:
-        """Rebuild the heaps when fewer than half of their entries, all together, are alive."""
+        """Rebuild the heaps when fewer than half of all their entries are alive."""
         count = self.count
         if count.dead * 2 > count.size >= REBUILD_ENTRIES_MIN:
             self.rebuild(now)
@@ -298,7 +298,7 @@ class Lanes:
         self.count.rebuilt_at = now
 
     def heaps(self) -> list[LazyHeap]:
-        """Every heap there is."""
+        """All heaps."""
         by_age = [] if self._by_age is None else [self._by_age]
         narrow = [tiers for group in (self._narrow or {}).values() for tiers in group.values()]
         narrow += [] if self.shelf is None else self.shelf.tiers()
@@ -322,7 +322,7 @@ class Lanes:
             tiers = by_task[record.draft.task]
             tiers.forget(record)
             if not tiers.live:
-                # Groups come and go without number: an empty heap must not stay.
+                # The number of groups is unbounded, so empty heaps are removed.
                 tiers.close()
                 del by_task[record.draft.task]
                 if not by_task:

@@ -26,7 +26,7 @@ from leasehold.stores.memory.queue_record import MemoryQueue, OpenedQueue, Start
 from leasehold.stores.memory.record import KeptAttempt, Record
 from leasehold.stores.memory.state import State
 
-# Enum members are slow to look up in Python 3.11, and these are asked for once or twice per job.
+# Enum members are slow to look up in Python 3.11, and these are used once or twice per job.
 TAKE: Final = Verdict.TAKE
 CANCEL: Final = Verdict.CANCEL
 PARK: Final = Verdict.PARK
@@ -64,7 +64,7 @@ def lease(state: State, request: LeaseRequest) -> tuple[list[Lease], bool]:
         state.now, request.limit, opened.values(), free_of_key, free_slots=request.free_slots
     )
     leases: list[Lease] = []
-    # Each pass leaves out lanes that the one before found closed: by a breaker or a queue.
+    # Each pass leaves out lanes that the previous one found closed by a breaker or a queue.
     while not walk.is_over and _pass(state, request, opened, walk, leases):
         pass
     if leases:
@@ -87,7 +87,7 @@ def _count_leased(state: State, worker: str, queues: Iterable[OpenedQueue]) -> N
 
 
 def _catch_up(lanes: Lanes, now: int) -> None:
-    """Place jobs where they belong by now, and let keys go on that have rested."""
+    """Move jobs to where they belong by now, and show jobs of keys that may start again."""
     if lanes.lags:
         lanes.rebalance(now)
     if lanes.shelf is not None:
@@ -95,7 +95,7 @@ def _catch_up(lanes: Lanes, now: int) -> None:
 
 
 def _goes_on(queues: Iterable[OpenedQueue], parent_id: str, *, took: bool) -> bool:
-    """Whether the next lease narrowed to this group has more of its keys to ask."""
+    """Whether the next lease narrowed to this group has more keys to look at."""
     more = [
         queue.state.lanes.shelf.looked_at(parent_id, len(queue.parked), took=took)
         for queue in queues
@@ -111,7 +111,7 @@ def _pass(
     walk: Walk,
     leases: list[Lease],
 ) -> bool:
-    """Lease while the same tasks and queues may be leased from; whether to go on without some."""
+    """Lease while the same tasks and queues are open; returns whether to continue without some."""
     parent_id = request.parent_id
     streams: list[Stream] = []
     for queue in queues.values():
@@ -157,7 +157,7 @@ def _lane(state: State, queue: OpenedQueue, task: str) -> OpenLane:
     lane = queue.lanes.get(task)
     if lane is None:
         breaker = queue.state.breakers.get(task, _CLOSED)
-        # Lanes that are held back were left out before.
+        # Lanes that are held back were already left out.
         lane = queue.lanes[task] = open_lane(queue, task, breaker, state.now) or queue.any_lane
     return lane
 
@@ -168,7 +168,7 @@ def _free_of_key(state: State, queue: str, key: str) -> int:
 
 
 def _tasks_asked_for(queue: OpenedQueue, request: LeaseRequest) -> tuple[str, ...]:
-    """The tasks that are asked for and that have ready jobs."""
+    """The requested tasks that have ready jobs."""
     return tuple(task for task in queue.state.lanes.tasks() if request.wants(queue.name, task))
 
 
@@ -206,7 +206,7 @@ def next_due(state: State, names: Iterable[str]) -> int | None:
 
 
 def _next_starts(state: State, name: str, queue: MemoryQueue) -> list[int]:
-    """When the next jobs of a queue and of its keys may start, if time keeps them from it."""
+    """When the next jobs of a queue and of its keys may start, if a start rate delays them."""
     rule, shelf = queue.rule, queue.lanes.shelf
     moments = [] if shelf is None else [shelf.next_moment()]
     if rule is not None and rule.state.is_leased_from and queue.counts[Status.PENDING]:
@@ -215,26 +215,26 @@ def _next_starts(state: State, name: str, queue: MemoryQueue) -> list[int]:
 
 
 def promote(state: State, queue: MemoryQueue, limit: int = PROMOTED_AT_ONCE) -> int:
-    """Make the queue's due jobs pending, so many of them; answers how many."""
+    """Make a bounded number of the queue's due jobs pending; returns how many."""
     promoted = 0
     while promoted < limit:
         due = queue.lanes.delayed.first()
         if due is None or due[0] > state.now:
             break
-        due[2].reason = None  # It waits for nothing any more.
+        due[2].reason = None  # It no longer waits for anything.
         state.step(due[2], Event.PROMOTED, Status.PENDING)
         promoted += 1
     return promoted
 
 
 def cancel_late(state: State, record: Record) -> None:
-    """A job that was not started in time is cancelled, with that reason."""
+    """Cancel a job that was not started in time, with that reason."""
     assert record.start_by is not None
     state.end_waiting(record, Status.CANCELLED, not_started_by(from_micros(record.start_by)))
 
 
 def tell_breaker(state: State, queue: MemoryQueue, task: str, outcome: Outcome) -> None:
-    """Let a task's breaker know how an attempt ended."""
+    """Report the end of an attempt to its task's breaker."""
     breaker = queue.breakers.get(task, _CLOSED)
     if isinstance(outcome, Complete):
         if queue.breakers.pop(task, _CLOSED).held_until is not None:

@@ -1,4 +1,4 @@
-"""Who depends on whom, as the memory store keeps it: by id, so that no record leads to another."""
+"""The dependencies of jobs in the memory store: by id, so that no record refers to another."""
 
 from __future__ import annotations
 
@@ -23,38 +23,39 @@ class JobLinks:
 
     def __init__(self) -> None:
         self.blocking: dict[str, dict[str, None]] = {}
-        """A job -> those it blocks. Taking one out is the fence: its end counts once."""
+        """A job -> the jobs it blocks. Removing one is the fence: its end counts once."""
         self.dependents: dict[str, dict[str, None]] = {}
         """A job -> all its dependents, in any status."""
         self.unfinished: dict[int, int] = {}
-        """A job's number -> how many that have not ended depend on it: it must not be forgotten."""
+        """A job's number -> how many unfinished jobs depend on it: it must not be forgotten."""
         self.ended: dict[int, str] = {}
-        """Jobs that have ended and whose dependents are still to be told, by number."""
+        """Ended jobs whose dependents are still to be handled, by number."""
         self._ended_in_order: list[int] = []
         """A heap of their numbers; it may hold stale ones."""
         self.purged: set[str] = set()
-        """Those of `ended` that are to be deleted once their dependents are told."""
+        """The jobs in `ended` to delete once their dependents have been handled."""
         self.lowered: set[str] = set()
-        """Jobs that lost a dependent which may have raised their priority."""
+        """Jobs that lost a dependent that may have raised their priority."""
         self.changed: list[tuple[int, int, str, list[str]]] = []
-        """A heap of jobs whose priority for others has changed: the priority below zero, number, id
-        and the dependencies that do not know of it yet."""
+        """A heap of jobs whose base has changed: the negated base, number, id, and the dependencies
+        not yet compared with it.
+        """
 
     def add(self, record: Record, needs: dict[str, int]) -> None:
-        """Link a new job to those it depends on."""
+        """Link a new job to its dependencies."""
         record.needs = needs
         for needed in needs:
             self.dependents.setdefault(needed, {})[record.id] = None
         self.count_unfinished(record, 1)
 
     def block(self, record: Record, blocked_by: set[str]) -> None:
-        """Let a job wait for these; its status is the caller's business."""
+        """Make a job wait for these; the caller sets its status."""
         record.blocked_by = blocked_by
         for needed in blocked_by:
             self.blocking.setdefault(needed, {})[record.id] = None
 
     def satisfy(self, record: Record, needed: str) -> bool:
-        """One of the jobs it waits for is in its way no more; True if that was the last."""
+        """Remove one of its blockers; True if that was the last."""
         assert record.blocked_by is not None
         record.blocked_by.discard(needed)
         self._take_out(needed, record.id)
@@ -68,13 +69,13 @@ class JobLinks:
         record.blocked_by = None
 
     def note_ended(self, record: Record) -> None:
-        """Its dependents are to be told that it has ended."""
+        """Record that it has ended, so that its dependents are handled."""
         if record.seq not in self.ended:
             self.ended[record.seq] = record.id
             heappush(self._ended_in_order, record.seq)
 
     def first_ended(self) -> tuple[int, str] | None:
-        """Of the jobs in `ended`, the one that was submitted first."""
+        """The job in `ended` that was submitted first."""
         while self._ended_in_order:
             seq = self._ended_in_order[0]
             if seq in self.ended:
@@ -83,11 +84,11 @@ class JobLinks:
         return None
 
     def all_told(self, seq: int) -> None:
-        """Its dependents are told, or it was replayed."""
+        """Its dependents have been handled, or it was replayed."""
         self.purged.discard(self.ended.pop(seq))
 
     def count_unfinished(self, record: Record, by: int) -> None:
-        """Count a job for those it depends on, while it has not ended."""
+        """Count an unfinished job for its dependencies."""
         for needed in (record.needs or {}).values():
             count = self.unfinished.get(needed, 0) + by
             if count:

@@ -1,6 +1,6 @@
-"""The one lock of the memory store, and the ways through it: each verb looks, or changes.
+"""The one lock of the memory store, and the two ways to use it: a verb reads, or changes.
 
-A verb runs inside the shield against interrupts: Ctrl-C finds it done, or not begun.
+A verb runs inside the shield against interrupts: Ctrl-C finds it either done or not begun.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class LockedState(AtomicStore):
         return news, self._listeners
 
     def _resolve_the_rest(self) -> None:
-        """Finish the dependents that were too many for one hold of the lock."""
+        """Handle the dependents that were too many for one hold of the lock."""
         links = self._state.links
         while links.ended or links.lowered or links.changed:
             with SHIELD:
@@ -104,7 +104,7 @@ class LockedState(AtomicStore):
                     _publish(*news)
 
     def _listen(self, listeners: list[Listener]) -> None:
-        # Lists are replaced, never changed: a walk through one is not disturbed.
+        # Lists are replaced, never changed, so iterating over one is safe.
         self._listeners = listeners
         self._state.news = News() if listeners else None
 
@@ -123,5 +123,5 @@ def _publish(news: News, listeners: list[Listener]) -> None:
             if news.cancel_requested:
                 listener.on_cancel_requested(news.cancel_requested)
         except (Exception, Interrupted):
-            # The write is done and its caller must hear so, even if a listener raises.
+            # The write is done and must be reported to its caller, even if a listener raises.
             logger.exception("a listener of the memory store failed: %r", listener)

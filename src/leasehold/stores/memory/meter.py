@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RecentDurations:
-    """How long things took since the last look."""
+    """Durations since the last sample."""
 
     __slots__ = ("_buckets", "micros")
 
@@ -39,27 +39,27 @@ class RecentDurations:
 
 
 class Meter:
-    """The work of one queue, minute by minute and day by day; rules.sampling decides."""
+    """The figures of one queue, by minute and by day; rules.sampling decides."""
 
     __slots__ = ("kept", "measures")
 
     def __init__(self) -> None:
         self.kept: dict[Resolution, dict[int, Span]] = defaultdict(dict)
-        """By number, oldest first."""
+        """Kept spans by number, oldest first."""
         self.measure_anew()
 
     def measure_anew(self) -> None:
         self.measures: defaultdict[int, RecentDurations] = defaultdict(RecentDurations)
-        """By `Measure`, since the last look."""
+        """Measurements since the last sample, by `Measure`."""
 
     def totals(self, counted: Mapping[str, int], pending: int) -> Span:
-        """The lifetime counts; the measures are those since the last sample."""
+        """The lifetime counts, with the measurements since the last sample."""
         measures = {int(each): found.measurements() for each, found in self.measures.items()}
         return Span(**counted, pending=pending, measures=measures)
 
 
 class SpanShelf:
-    """The meters of all queues, as core.rules.sampling asks for them."""
+    """The meters of all queues, for core.rules.sampling."""
 
     def __init__(self, state: State) -> None:
         self._state = state

@@ -1,4 +1,4 @@
-"""Figures: counters, rates, failures, read without a look at any job."""
+"""Figures: counters, rates and failures, read without scanning jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from leasehold.stores.memory.state import State
 
 
 class FigureVerbs(LockedState):
-    """None of them scans jobs."""
+    """Verbs for figures; none of them scans jobs."""
 
     def stats(self, queue: str | None = None) -> Stats:
         return self._look(stats, queue)
@@ -99,12 +99,12 @@ class FigureVerbs(LockedState):
         return self._look(lambda state: lifetimes(MetricsReader(state)))
 
     def heap(self, queue: str | None = None) -> HeapFigures:
-        """How healthy the heaps of a queue are, or of all, and when they are rebuilt."""
+        """The health of the heaps of a queue, or of all, and when they are rebuilt."""
         return self._look(heap_figures, queue)
 
 
 class MetricsReader(SpanShelf):
-    """The state as core.rules.metrics asks for it."""
+    """The state, for core.rules.metrics."""
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
@@ -149,7 +149,7 @@ def stats(state: State, name: str | None) -> Stats:
 
 
 def heap_figures(state: State, name: str | None) -> HeapFigures:
-    """How healthy the heaps of a queue are, or of all."""
+    """The health of the heaps of a queue, or of all."""
     counts = [queue.lanes.count for queue in state.chosen(name).values()]
     rebuilt_at = max((each.rebuilt_at or 0 for each in counts), default=0)
     return HeapFigures(

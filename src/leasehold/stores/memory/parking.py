@@ -1,7 +1,7 @@
-"""Limits per key: the shelf that `core.rules.parking` works on, of one queue.
+"""Limits per key: the shelf of one queue, on which `core.rules.parking` works.
 
-A parked job is in heaps of its own, by key, task and tier, where no lease looks but one that is
-narrowed to its group: that asks keys of the group for their best, so many of them.
+Parked jobs are in separate heaps, by key, task and tier, which leases do not read unless they are
+narrowed to a group: such a lease looks at the best parked jobs of some keys of the group.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Job = tuple[int, int, Record]
 """Turn, number, job."""
 NOTHING: Final = KeyLimits(0, None)
-"""What lets no job of any key be leased."""
+"""Limits that let no job of any key be leased."""
 _NEVER: Final = 1 << 62
 
 
@@ -41,7 +41,7 @@ class KeyInTask:
         self.key = key
         self.task = task
         self.shown: dict[int, list[Job]] = {}
-        """By tier, in order."""
+        """Shown jobs by tier, in order."""
         self.parked = Tiers(count)
 
 
@@ -61,25 +61,25 @@ class ParkingShelf:
         self.running: Counter[str] = Counter()
         """How many jobs of each key run."""
         self._unfilled: dict[KeyInTask, None] = {}
-        """Those of which more may be shown."""
+        """Accounts that may show more jobs."""
         self._accounts: dict[str, dict[str, KeyInTask]] = {}
-        """By key and task."""
+        """Accounts by key and task."""
         self._groups: dict[str, OrderedDict[KeyInTask, Tiers]] = {}
-        """The parked jobs that have a parent once more, by parent."""
+        """The parked jobs with a parent, additionally by parent."""
         self._rounds = GroupRounds()
         self._resting: dict[str, int] = {}
-        """Keys that have jobs parked and used up their starts: when the next may start."""
+        """Keys with parked jobs that have used up their starts, and when the next may start."""
         self._moments: list[tuple[int, str]] = []
-        """A heap of those moments; entries of keys that have left `_resting` are skipped."""
+        """A heap of those times; entries of keys that have left `_resting` are skipped."""
 
     # -- what becomes of jobs ----------------------------------------------------------------
 
     def enter(self, record: Record) -> None:
-        """A job is ready."""
+        """Handle a job that has become ready."""
         parking.enter(self, self._account(record), record.tier, _job(record))
 
     def leave(self, record: Record) -> None:
-        """A job has left the ready jobs."""
+        """Handle a job that has left the ready jobs."""
         account = self._account(record)
         record.counted = False
         if record.parked:
@@ -90,7 +90,7 @@ class ParkingShelf:
             parking.left(self, account, record.tier)
 
     def turn_away(self, record: Record) -> None:
-        """A lease has met a job although its key is full."""
+        """Park a job that a lease has read although its key is full."""
         account = self._account(record)
         if record.counted:
             self._forget_shown(account, record)
@@ -99,7 +99,7 @@ class ParkingShelf:
         parking.turn_away(self, account, record.tier, _job(record))
 
     def started(self, key: str) -> None:
-        """A job is leased, and its start counted; call it before the job leaves."""
+        """Count the start of a leased job; call it before the job leaves."""
         self.running[key] += 1
         if self.limits.rate is not None:
             parking.look_again(self, (key,))
@@ -124,20 +124,20 @@ class ParkingShelf:
         return bool(self._unfilled)
 
     def fill_some(self, accounts: int) -> None:
-        """Go on with showing jobs that may be leased, as far as one pass may."""
+        """Continue showing jobs that may be leased, as far as one pass may."""
         while self._unfilled and accounts and self.shown_left:
             account, _ = self._unfilled.popitem()
             parking.fill_all(self, account)
             accounts -= 1
 
     def wake_rested(self) -> None:
-        """Show the jobs that may be leased of so many keys whose moment has come."""
+        """Show the leasable jobs of a bounded number of keys whose rest is over."""
         rested: list[str] = []
         while len(rested) < RESTED_AT_ONCE and (self.next_moment() or _NEVER) <= self._state.now:
             _, key = heappop(self._moments)
             del self._resting[key]
             rested.append(key)
-        # A worker that waits for this moment knows it from its last lease, and need not be told.
+        # A worker that waits for this time knows it from its last lease and need not be woken.
         news, self._state.news = self._state.news, None
         parking.look_again(self, rested)
         self._state.news = news
@@ -162,7 +162,7 @@ class ParkingShelf:
         return self.limits.to_show(*self._stands(account.key))
 
     def free_of(self, key: str) -> int:
-        """How many jobs more of a key may be leased."""
+        """How many more jobs of a key may be leased."""
         return self.limits.free(*self._stands(key))
 
     def look_again_in_time(self, account: KeyInTask) -> None:
@@ -227,12 +227,12 @@ class ParkingShelf:
     # -- what there is -----------------------------------------------------------------------
 
     def records(self) -> Iterator[Record]:
-        """The parked jobs, in no order."""
+        """The parked jobs, in no particular order."""
         for account in self._all_accounts():
             yield from account.parked.records()
 
     def some_of_group(self, parent_id: str) -> list[tuple[KeyInTask, Tiers]]:
-        """The parked jobs of some keys of a group: the keys that were not asked for longest."""
+        """The parked jobs of some keys of a group: those not looked at for longest."""
         group = self._groups.get(parent_id, OrderedDict())
         some = list(islice(group.items(), PARKED_KEYS_AT_ONCE))
         if len(some) < len(group):
@@ -241,7 +241,7 @@ class ParkingShelf:
         return some
 
     def looked_at(self, parent_id: str, keys: int, *, took: bool) -> bool:
-        """A lease has asked so many keys of a group; whether there may be more."""
+        """Record that a lease has looked at keys of a group; returns whether there may be more."""
         asked = (self._rounds.after(parent_id) or 0) + keys
         is_last = asked >= len(self._groups.get(parent_id, ()))
         return self._rounds.looked(parent_id, None if is_last else asked, took=took)
@@ -276,7 +276,7 @@ class ParkingShelf:
     # -- inside ------------------------------------------------------------------------------
 
     def _stands(self, key: str) -> tuple[int, int, int]:
-        """What its limits ask of a key: how many run, when its bucket is full, and the time."""
+        """The inputs of a key's limits: its running jobs, when its bucket is full, and the time."""
         full_at = 0 if self.limits.rate is None else self._buckets.get(key_starts(key), 0)
         return self.running[key], full_at, self._state.now
 

@@ -1,4 +1,4 @@
-"""What people ask for: orders about jobs, one by one, by filter, or as operations."""
+"""Orders of people about jobs: one by one, by filter, or as operations."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ class KeepingVerbs(LockedState):
         limit: int = BATCH_MAX,
         actor: str,
     ) -> PruneReport:
-        # Not through _run: a clean-up reports each job that its call removes (RET-1), so nothing is
-        # forgotten before it.
+        # Not through _run: a clean-up reports each job that its call removes (RET-1), so nothing
+        # may be forgotten before it.
         with SHIELD, self._lock:
             self._check_open()
             state = self._state
@@ -96,7 +96,7 @@ class KeepingVerbs(LockedState):
 
 
 class Keeper:
-    """The state as core.rules.cleaning sees it: looks and writes are one here, under one lock."""
+    """The state, for core.rules.cleaning: reads and writes are the same here, under one lock."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -145,7 +145,7 @@ class Keeper:
         return _found(old, after, limit)
 
     def find_results(self, after: Bookmark, limit: int) -> CleanUpBatch[Record]:
-        # Taken off the heap at once: jobs found here are dropped under the same lock.
+        # Removed from the heap at once: jobs found here are dropped under the same lock.
         ends = self._state.result_ends
         over: list[Record] = []
         while ends and ends[0][0] <= self._state.now and len(over) < limit:
@@ -159,7 +159,7 @@ class Keeper:
         return _found(doomed, after._replace(bound=0), limit)
 
     def _beyond(self, events_max: int) -> list[Record]:
-        """Completed jobs beyond the bound, the last submitted first; once per clean-up."""
+        """Completed jobs beyond the bound, last submitted first; computed once per clean-up."""
         events = 0
         found = []
         shelves = self._state.finished.shelves.values()
@@ -171,8 +171,8 @@ class Keeper:
         return found
 
     def has_rest(self, scope: Scope) -> bool:
-        # A clean-up on request cleans the heaps too; else they are rebuilt when they need it.
-        # Keys that have expired are dropped by every submit.
+        # A clean-up on request cleans the heaps too; otherwise they are rebuilt when they need it.
+        # Every submit drops expired keys.
         return scope.mode is not CleanUpMode.DAILY and self._unhealthy() is not None
 
     def _unhealthy(self) -> Lanes | None:
@@ -228,7 +228,7 @@ class Keeper:
 
 
 def _taken(audits: deque[NumberedAudit], until: datetime, limit: int) -> list[NumberedAudit]:
-    """The oldest records up to that moment, taken out."""
+    """Remove and return the oldest records up to that time."""
     taken: list[NumberedAudit] = []
     while audits and audits[0][1].at <= until and len(taken) < limit:
         taken.append(audits.popleft())

@@ -61,7 +61,7 @@ class OpenedQueue(OpenQueue):
 
 
 class MemoryQueue:
-    """One queue: who waits in it, and its figures."""
+    """One queue: its waiting jobs, and its figures."""
 
     __slots__ = (
         "breakers", "buckets", "counts", "deleted_after", "drain", "lanes", "meter", "name",
@@ -71,22 +71,23 @@ class MemoryQueue:
     def __init__(self, name: str) -> None:
         self.name = name
         self.since: int | None = None
-        """When its first job came."""
+        """When its first job arrived."""
         self.deleted_after: int | None = None
-        """How many jobs had been submitted to it when it was deleted, if it was."""
+        """How many jobs had been submitted to it when it was deleted, if ever."""
         self.lanes = Lanes()
         self.breakers: dict[str, BreakerState] = {}
-        """By task, only for tasks that failed since they last completed."""
+        """Breakers by task, only for tasks that failed since they last completed."""
         self.counts = dict.fromkeys(Status, 0)
         self.totals = QueueTotals()
         self.submitted_by_priority = [0] * 101
         self.meter = Meter()
         self.set_rule(None)
         self.buckets: dict[str, int] = {}
-        """The token buckets, of clients that submit and of starts, that were not full: when each
-        will be, in nanoseconds."""
+        """The token buckets (of submitting clients, and of starts) that were not full: when each
+        will be, in nanoseconds.
+        """
         self.drain: Drain | None = None
-        """How fast it drains, once somebody has looked."""
+        """How fast it drains, once that has been measured."""
 
     def set_rule(self, rule: QueueRule | None) -> None:
         """None, for a queue that is not configured."""
@@ -116,7 +117,8 @@ class StartBook:
     def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
         kept = self._state.queues[queue].buckets
         kept.update(buckets)
-        # Clients and keys come and go without number: for each, look at two that may be full.
+        # The number of clients and keys is unbounded: for each use, check two others that may be
+        # full.
         for _ in range(min(2 * len(buckets), len(kept))):
             bucket = next(iter(kept))
             full_at = kept.pop(bucket)

@@ -140,7 +140,7 @@ class QueueBook:
 
 
 def running_by_key(state: State, queue: str) -> Counter[str]:
-    """How many jobs of each key run in a queue. Few run at a time, so all are looked at."""
+    """How many jobs of each key run in a queue. Few run at a time, so all are read."""
     drafts = (record.draft for record in state.running.values())
     return Counter(
         draft.limit_key for draft in drafts if draft.queue == queue and draft.limit_key is not None

@@ -1,4 +1,4 @@
-"""Looking at jobs and their records."""
+"""Reading jobs and their records."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def search(
     without: Collection[HeavyField] = (),
     read_max: int | None = None,
 ) -> Page:
-    """Jobs that fit, the last submitted first. The cursor is the number of the last one shown."""
+    """Matching jobs, last submitted first. The cursor is the number of the last one shown."""
     cursor_before = check_cursor(limit, cursor)
     check_left_out(without)
     check_read(read_max)
@@ -173,7 +173,7 @@ def search(
 
 
 def _count(state: State, where: JobFilter, counted_max: int, read_max: int | None = None) -> Count:
-    """How many jobs fit, counted up to one more than the bound."""
+    """How many jobs match, counted up to one more than the bound."""
     check_count(counted_max)
     check_read(read_max)
     known = by_counters(where, lambda queue: stats(state, queue).counts)
@@ -192,7 +192,7 @@ def _count(state: State, where: JobFilter, counted_max: int, read_max: int | Non
 
 
 def count_by_status(state: State, where: JobFilter) -> Mapping[Status, int]:
-    """How many jobs fit, all of them counted."""
+    """How many jobs match by status, counting all of them."""
     known = by_status_counters(where, lambda queue: stats(state, queue).counts)
     if known is not None:
         return known
@@ -204,7 +204,7 @@ def count_by_status(state: State, where: JobFilter) -> Mapping[Status, int]:
 def find_fitting(
     state: State, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
 ) -> tuple[list[str], str | None]:
-    """The ids of jobs that fit, from one end on, and where the next ones begin."""
+    """The ids of matching jobs, starting from one end, and where the next ones begin."""
     seen = check_cursor(limit, cursor)
     candidates: Iterable[Record] = _candidates(state, where)
     if oldest_first:
@@ -272,7 +272,7 @@ def _candidates(state: State, where: JobFilter) -> Iterator[Record]:
 
 
 def _may_match(where: JobFilter, record: Record) -> bool:
-    """Pass over most jobs without the cost of a snapshot; the filter itself has the last word."""
+    """Skip most jobs without the cost of a snapshot; the filter itself decides."""
     return (where.statuses is None or record.status in where.statuses) and (
         where.queues is None or record.draft.queue in where.queues
     )

@@ -16,7 +16,7 @@ from leasehold.core.rules.history import Telling
 from leasehold.core.rules.submitting import due_at
 from leasehold.env import from_micros
 
-# Enum members are slow to look up in Python 3.11, and these are asked for with every job.
+# Enum members are slow to look up in Python 3.11, and these are used for every job.
 PENDING: Final = Status.PENDING
 SCHEDULED: Final = Status.SCHEDULED
 
@@ -25,8 +25,8 @@ Entry = tuple[int, int, "Record"]
 
 
 class KeptEvent(msgspec.Struct, gc=False):
-    """One event of a job's history. Not a tuple: the garbage collector would look through it for
-    ever, since its statuses could lead anywhere.
+    """One event of a job's history. Not a tuple: the garbage collector would traverse it for ever,
+    since its statuses could refer to anything.
     """
 
     at: int
@@ -37,7 +37,7 @@ class KeptEvent(msgspec.Struct, gc=False):
     version: int
     attempts: int
     message: str | int
-    """The message, or, for a lease, its expiry. The words are made when they are read."""
+    """The message, or for a lease its expiry. The words are made when they are read."""
 
 
 class FailureCount(msgspec.Struct, gc=False):
@@ -49,7 +49,7 @@ class FailureCount(msgspec.Struct, gc=False):
 
 
 class KeptAttempt(msgspec.Struct, gc=False):
-    """One lease of a job. The running one's expiry and heartbeat stand in the record itself."""
+    """One lease of a job. The expiry and heartbeat of the running one are in the record itself."""
 
     version: int
     number: int
@@ -67,12 +67,12 @@ class KeptAttempt(msgspec.Struct, gc=False):
 class Record(msgspec.Struct, eq=False, gc=False):
     """Everything known about one job: the request, and its state.
 
-    Nothing in a record leads back to it, so the garbage collector need not look through a million.
+    Nothing in a record refers back to it, so the garbage collector need not traverse a million.
     """
 
     id: str
     seq: int
-    """The order of submission, over all queues."""
+    """The order of submission across all queues."""
     draft: Draft
     status: Status
     priority: int
@@ -87,16 +87,16 @@ class Record(msgspec.Struct, eq=False, gc=False):
     history: list[KeptEvent]
     attempt_rows: tuple[KeptAttempt, ...] = ()
     stamp: int = 0
-    """The number of its entry in the heap of its status; other entries of it are forgotten."""
+    """The number of its entry in the heap of its status; its other entries are dead."""
     attempts: int = 0
     completed_at: int | None = None
     worker: str | None = None
     lease_version: int = 0
     acquired_at: int = 0
-    """The start of its latest attempt, if it had any."""
+    """The start of its latest attempt, if it had one."""
     expires_at: int = 0
     moved_by: int = 0
-    """By how much its expiry was moved because the clock moved on without its holder."""
+    """How far its expiry was moved because the clock advanced without its holder."""
     heartbeat_at: int = 0
     cancel_requested: str | None = None
     result: bytes | None = None
@@ -109,17 +109,17 @@ class Record(msgspec.Struct, eq=False, gc=False):
     needs: dict[str, int] | None = None
     """The jobs it depends on, by id, with their seq: an id may be used again after a discard."""
     blocked_by: set[str] | None = None
-    """Those of them that it still waits for, while it is blocked."""
+    """The dependencies that it still waits for, while it is blocked."""
     ended_by: str | None = None
     """The dependency whose end has ended it."""
     tier: int = 0
     turn: int = 0
-    """Where it stands while it is ready; `core.model.priority` says what these are."""
+    """Its place while it is ready; `core.model.priority` explains these."""
     crosses_at: int | None = None
     counted: bool = False
-    """It is ready, and counted for its key."""
+    """Whether it is ready and counted for its key."""
     parked: bool = False
-    """It is counted, but its key does not let it run: it stands aside."""
+    """Whether it is counted but its key does not let it run."""
 
     @property
     def started_at(self) -> int | None:
@@ -128,9 +128,9 @@ class Record(msgspec.Struct, eq=False, gc=False):
 
 
 def record_of(draft: Draft, seq: int, now: int) -> Record:
-    """A new job as a draft asks for it."""
+    """The record of a new job, from its draft."""
     if draft.metadata is not None:
-        # The one part of a draft that its owner could still change.
+        # Metadata is the only part of a draft that its owner could still change.
         draft = msgspec.structs.replace(draft, metadata=dict(draft.metadata))
     start_within = draft.start_within_seconds
     run_at = due_at(draft, now)
@@ -203,7 +203,7 @@ def snapshot(record: Record) -> Job:
 
 
 def attempts_of(record: Record | None) -> list[Attempt]:
-    """The job's attempts, oldest first; none of a job that is gone."""
+    """The job's attempts, oldest first; empty for a deleted job."""
     if record is None:
         return []
     return [
@@ -226,7 +226,7 @@ def attempts_of(record: Record | None) -> list[Attempt]:
 
 
 def history_of(record: Record | None) -> list[HistoryEvent]:
-    """Everything that happened to the job, oldest first; nothing of a job that is gone."""
+    """Everything that happened to the job, oldest first; empty for a deleted job."""
     if record is None:
         return []
     telling = Telling(record.id)

@@ -43,10 +43,9 @@ class MemoryRecoveryVerbs(MemoryQueueVerbs, RecoveryVerbs):
 
 
 def _expired(state: State) -> list[str]:
-    """The jobs whose lease expired, the first expired first. Few run at a time, so all are looked
-    at.
+    """The jobs whose lease has expired, first expired first. Few run at a time, so all are read.
 
-    Workers on this store live in its own process: none can be proved dead while it is there to ask.
+    Workers on this store live in its own process, so none can be proved dead while it exists.
     """
     lost = [record for record in state.running.values() if record.expires_at <= state.now]
     lost.sort(key=lambda record: (record.expires_at, record.seq))
@@ -54,7 +53,7 @@ def _expired(state: State) -> list[str]:
 
 
 def _cancel_late_jobs(state: State) -> None:
-    """Cancel pending jobs past their start_by, so many of them."""
+    """Cancel a bounded number of pending jobs past their start_by."""
     for record in state.late():
         cancel_late(state, record)
 
@@ -90,7 +89,7 @@ def _held(record: Record) -> HeldJob:
 
 
 def _recover(state: State, jobs: Sequence[str]) -> SweepReport:
-    """Take those of these jobs back whose lease has expired."""
+    """Take back the given jobs whose lease has expired."""
     started = state.env.clock.monotonic()
     running = [state.running[job_id] for job_id in jobs if job_id in state.running]
     suspects = [(record, _held(record)) for record in running]
@@ -102,7 +101,7 @@ def _recover(state: State, jobs: Sequence[str]) -> SweepReport:
 def _stuck(
     state: State, silent_seconds: float | None, running_seconds: float | None
 ) -> list[StuckJob]:
-    """Running jobs that are silent or run for so long, those silent for longest first."""
+    """Running jobs that are silent or run for too long, those silent for longest first."""
     silent_since = _before(state, silent_seconds)
     runs_since = _before(state, running_seconds)
     found = [
@@ -133,7 +132,7 @@ def _before(state: State, seconds: float | None) -> float:
 
 
 def promote_some(state: State) -> int:
-    """Make due jobs pending, up to the budget; answers how many."""
+    """Make due jobs pending, up to the budget; returns how many."""
     promoted = 0
     for queue in state.queues.values():
         if promoted < PROMOTED_AT_ONCE:

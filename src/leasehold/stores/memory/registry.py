@@ -1,4 +1,4 @@
-"""The registry: workers, which enter it themselves, and consumers, which their leases enter."""
+"""The registry: workers, which register themselves, and consumers, which their leases register."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from leasehold.stores.memory.state import State
 
 
 class _Registration:
-    """A worker's entry in the registry. Death cannot be proved here: it shares this process."""
+    """A worker's entry in the registry. It shares this process: its death cannot be proved."""
 
     lock_fd: int | None = None
 
@@ -29,20 +29,20 @@ class _Registration:
 
 
 class RegistryVerbs(LockedState):
-    """Workers, which enter the registry themselves."""
+    """Workers, which register themselves."""
 
     def register_worker(
         self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
     ) -> _Registration:
-        # No death is proved here: a remote worker is only told apart in another way.
+        # Death is never proved here: a remote worker only gets its number in another way.
         number = remote_life(info).number if is_remote else None
         if number is None or not is_entered:
             number = self._write(lambda state: _enter(state, info, number))
         return _Registration(partial(self._leave, info.id, number))
 
     def _leave(self, worker: str, number: int) -> None:
-        """End a registration: one that was made under the same name since goes on."""
-        # Not through _run: a worker may leave in peace after its store was closed.
+        """End a registration; a later one under the same name continues."""
+        # Not through _run: a worker may leave even after its store was closed.
         with SHIELD, self._lock:
             if self._state.registrations.get(worker) == number:
                 del self._state.registrations[worker]
@@ -53,7 +53,7 @@ class RegistryVerbs(LockedState):
 
 
 def _enter(state: State, info: WorkerInfo, number: int | None) -> int:
-    """Enter a worker, under a new number or this number; answers the number by which it ends."""
+    """Enter a worker, under a new or a given number; returns the number that ends it."""
     now = from_micros(state.now)
     state.workers[info.id] = msgspec.structs.replace(info, started_at=now, heartbeat_at=now)
     state.note_change("worker", info.id)
@@ -71,7 +71,7 @@ def leave(state: State, worker: str) -> None:
 
 
 def note_consumer(state: State, request: LeaseRequest) -> None:
-    """Enter the leasing worker as a consumer, or note that it still is one, or is one no more."""
+    """Enter the leasing worker as a consumer, or record that it still is or no longer is one."""
     consumer = request.consumer
     assert consumer is not None
     known = state.workers.get(request.worker)
@@ -79,7 +79,7 @@ def note_consumer(state: State, request: LeaseRequest) -> None:
         return
     if not consumer.queues:
         is_its_own = known is not None and (known.host, known.pid) == (consumer.host, consumer.pid)
-        # Another consumer of that name may hold a job.
+        # Another consumer with that name may hold a job.
         if is_its_own and not any(
             record.worker == request.worker for record in state.running.values()
         ):
@@ -136,8 +136,8 @@ def _current_jobs(records: list[Record]) -> tuple[CurrentJob, ...]:
 
 
 def forget_silent(state: State) -> None:
-    """Forget the consumers that are gone, and remote workers that have been for long: a worker that
-    was only cut off finds its entry again.
+    """Forget consumers that are gone, and remote workers that have been gone for long: one that was
+    only cut off finds its entry again.
     """
     long_ago = from_micros(state.now - WORKER_SILENT_MICROS_MAX)
     for worker in state.workers.keys() - {info.id for info in workers(state)}:

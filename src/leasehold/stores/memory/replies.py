@@ -7,13 +7,13 @@ from leasehold.stores.memory.state import State
 
 
 def find(state: State, request_id: str) -> bytes | None:
-    """The reply to a request that was carried out not long ago."""
+    """The reply to a request that was carried out recently."""
     at, data = state.replies.get(request_id, (0, b""))
     return data if data and at >= state.now - REPLIES_KEPT_SECONDS * 1e6 else None
 
 
 def keep(state: State, request_id: str, data: bytes) -> None:
-    """Keep the reply to a request, for a while."""
+    """Store the reply to a request for a while."""
     replies = state.replies
     replies.pop(request_id, None)
     replies[request_id] = (state.now, data)

@@ -17,7 +17,7 @@ from leasehold.stores.verbs.schedules import ScheduleVerbs
 
 
 class ScheduleShelf:
-    """The schedules, as rules.scheduling asks for them. What leaves it shares nothing with it."""
+    """The schedules, for rules.scheduling. It returns copies only."""
 
     def __init__(self, state: State) -> None:
         self._state = state

@@ -19,7 +19,7 @@ from leasehold.stores.memory.lease import tell_breaker
 from leasehold.stores.memory.record import FailureCount, Record
 from leasehold.stores.memory.state import State
 
-# Enum members are slow to look up in Python 3.11, and these are asked for once per job.
+# Enum members are slow to look up in Python 3.11, and these are used once per job.
 RUN: Final = Measure.RUN
 NO_RUN: Final = Measure.NO_RUN
 RETRY: Final = Measure.RETRY
@@ -57,7 +57,7 @@ def settle(state: State, settlement: Settlement) -> Settled | LeaseLostError:
 
 
 def note_failure(record: Record, now: int) -> None:
-    """Count a failed attempt, which the job remembers longer than the attempt's own record."""
+    """Count a failed attempt; the job keeps the count longer than the attempt's record."""
     if record.failures is None:
         record.failures = FailureCount(0, now, now)
     record.failures.count += 1
@@ -67,9 +67,9 @@ def note_failure(record: Record, now: int) -> None:
 def end_attempt(
     state: State, record: Record, decision: Decision, *, checkpoint: bool = False
 ) -> Settled:
-    """Close the running attempt's record and take the job where the decision says.
+    """Close the running attempt's record and apply the decision to the job.
 
-    The record of a lost one is a checkpoint: it tells how its lease stood.
+    The record of a lost attempt is a checkpoint: it has the state of its lease.
     """
     row, now, queue = record.attempt_rows[-1], state.now, record.draft.queue
     row.ended_at = now

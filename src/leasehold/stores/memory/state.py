@@ -1,7 +1,7 @@
 """The whole state of the memory store, and the one function that changes a job's status.
 
-Nothing here takes a lock: the store holds its one lock around every verb, so a verb that has
-checked its input before it changes anything is atomic.
+Nothing here takes a lock: the store holds its one lock around every verb, so a verb that checks its
+input before it changes anything is atomic.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from leasehold.stores.memory.queue_record import MemoryQueue
 from leasehold.stores.memory.record import KeptEvent, Record
 from leasehold.stores.memory.tallies import FailureBook, WorkerTallies
 
-# Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
+# Enum members are slow to look up in Python 3.11, and these are used several times per job.
 PENDING: Final = Status.PENDING
 RUNNING: Final = Status.RUNNING
 BLOCKED: Final = Status.BLOCKED
@@ -76,7 +76,7 @@ class KnownKey(msgspec.Struct):
 
 
 class News(msgspec.Struct):
-    """What listeners are told when the lock is free again."""
+    """What to tell listeners once the lock is released."""
 
     ready: bool = False
     ended: list[str] = []
@@ -115,7 +115,7 @@ class State:
         self.operation_parts: dict[str, dict[int, OperationPart]] = {}
         self.signing_key = bytes.fromhex(env.new_secret() + env.new_secret())
         self.keys: OrderedDict[tuple[str, str], KnownKey] = OrderedDict()
-        """Idempotency keys by queue and key, the first to expire first."""
+        """Idempotency keys by queue and key, in the order of expiry."""
         self.schedules: dict[str, Schedule] = {}
         self.next_tick: int | None = None
         """When the first of the schedules is due."""
@@ -128,20 +128,20 @@ class State:
         self.failures = FailureBook()
         self.audit: deque[NumberedAudit] = deque(maxlen=AUDIT_RECORDS_MAX)
         self.audit_archive: deque[NumberedAudit] = deque(maxlen=AUDIT_RECORDS_MAX)
-        self._audited = 0  # the number of the latest of them
+        self._audited = 0  # the number of the latest audit record
         self.feed: Feed | None = None
-        """The latest changes, while somebody follows them."""
+        """The change feed, while somebody follows it."""
         self.feed_ended_at = 0
         self.replies: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
-        """By request id, when a request that may be sent twice was carried out, and its reply."""
+        """Replies to requests that may be sent twice, by request id, with their times."""
         self.version_floor = 0
-        """Above every lease version of a forgotten job, whose id may come back."""
+        """Above every lease version of a forgotten job, whose id may be used again."""
         self.last_seq = 0
         self.now = 0
         self.shown_left = SHOWN_AT_ONCE
         """How many more parked jobs may be shown to leases under this hold of the lock."""
         self.inherited_left = INHERITED_AT_ONCE
-        """How many more jobs may be compared with those that wait for them, likewise."""
+        """How many more jobs may be compared with their dependents, likewise."""
         self.news: News | None = None
         """Collected only while somebody listens."""
         self._clock = env.clock
@@ -152,20 +152,20 @@ class State:
         self.result_ends: list[tuple[int, int, Record]] = []
         """A heap of results with a time to live: its end, the job's number, the job."""
         self._to_start: list[tuple[int, int, Record]] = []
-        """A heap of jobs that became pending and must begin in time: until when, number, job."""
+        """A heap of jobs that became pending and have a latest start: that time, number, job."""
         self.too_old_to_tell: list[Record] = []
-        """Whose history the clean-up at work will drop."""
+        """The jobs whose history the current clean-up will drop."""
         self.trim_at = 0
-        """When to look again for jobs whose time is over."""
+        """When to look again for jobs past their retention."""
         self.open_minute = 0
-        """The minute of the latest call: figures that were not kept yet happened in it."""
+        """The minute of the latest call, in which all figures not yet kept happened."""
         self.meter_of_all = Meter()
         """The spans of all queues together."""
         self.retention_changed()
         self.tick()
 
     def tick(self, *, forgets: bool = True) -> None:
-        """Read the clock, which never steps back here, and now and then forget old records."""
+        """Read the clock, which never steps back here, and occasionally forget old records."""
         self.shown_left = SHOWN_AT_ONCE
         self.inherited_left = INHERITED_AT_ONCE
         reading = self._clock.reading()
@@ -178,12 +178,12 @@ class State:
             self._advance(now, forgets=forgets)
 
     def begin_budgets(self) -> None:
-        """Somebody holds the lock anew: so much may be done until it is let go."""
+        """Reset the budgets for a new hold of the lock."""
         self.shown_left = SHOWN_AT_ONCE
         self.inherited_left = INHERITED_AT_ONCE
 
     def look(self) -> None:
-        """Read the clock for a look: the next change remembers its oddities."""
+        """Read the clock for a read-only verb; the next change records any irregularity."""
         self._advance(show_time(self.now, self._clock_basis, self._clock.reading()))
 
     def _advance(self, now: int, *, forgets: bool = True) -> None:
@@ -220,7 +220,7 @@ class State:
         return found
 
     def chosen(self, queue: str | None) -> dict[str, MemoryQueue]:
-        """All queues, or the one of that name, if there is one."""
+        """All queues, or the one with that name, if it exists."""
         if queue is None:
             return dict(self.queues)
         return {queue: self.queues[queue]} if queue in self.queues else {}
@@ -228,7 +228,7 @@ class State:
     # -- changing jobs -----------------------------------------------------------------------
 
     def add(self, records: Sequence[Record]) -> None:
-        """Enter new jobs everywhere but in `records`, where their admission has put them."""
+        """Enter new jobs everywhere except in `records`, where their admission has put them."""
         now, queues = self.now, self.queues
         for record in records:
             status = record.status
@@ -244,7 +244,7 @@ class State:
             self._enter(queue, record)
 
     def late(self) -> list[Record]:
-        """Pending jobs past their start_by that never ran, so many of them."""
+        """A bounded number of pending jobs past their start_by that never ran."""
         found: dict[str, Record] = {}
         looks_left = LATE_LOOKED_AT_ONCE
         while self._to_start and self._to_start[0][0] < self.now and looks_left:
@@ -252,7 +252,7 @@ class State:
                 break
             looks_left -= 1
             record = heappop(self._to_start)[2]
-            # It may have begun, or ended; and a replay lifts its start_by.
+            # It may have started or ended, and a replay removes its start_by.
             if record.status is PENDING and record.start_by is not None and not record.attempt_rows:
                 found[record.id] = record
         return list(found.values())
@@ -268,7 +268,7 @@ class State:
         shelf = lanes.shelf
         if shelf is not None and draft.limit_key is not None and after is RUNNING:
             shelf.started(draft.limit_key)
-        # Leased and settled jobs come by here, nearly all of them: calls are left out for those.
+        # Nearly all calls are for leased and settled jobs, so calls are inlined for those.
         if before is PENDING:
             lanes.forget_ready(record)
             if lanes.count.dead:
@@ -333,7 +333,7 @@ class State:
         self.follow(record, end_of_waiting(after, record.attempts, reason))
 
     def wake(self) -> None:
-        """Tell listeners that something may be leased, or submitted, that could not be before."""
+        """Tell listeners that something may now be leased or submitted that could not be before."""
         if self.news is not None:
             self.news.ready = True
 
@@ -348,7 +348,7 @@ class State:
     ) -> None:
         """Write one event to a job's history; `holder` and version default to the job's own."""
         if record.history or before is None:
-            # A history that was dropped, as a whole, does not begin anew.
+            # A history that was dropped as a whole does not start again.
             worker, version = holder or (record.worker, record.lease_version)
             record.history.append(
                 KeptEvent(
@@ -366,7 +366,7 @@ class State:
             self.feed.note("job", record.id, record.status, event, len(record.history))
 
     def _leave(self, queue: MemoryQueue, record: Record) -> None:
-        """A job leaves a status that is neither pending nor running."""
+        """Handle a job that leaves a status other than pending and running."""
         status = record.status
         if status in TERMINAL:
             self.finished.remove(record)
@@ -380,7 +380,7 @@ class State:
             queue.lanes.tidy(self.now)
 
     def _enter(self, queue: MemoryQueue, record: Record) -> None:
-        """A job has come to a status that is not running."""
+        """Handle a job that has reached a status other than running."""
         status = record.status
         if status is PENDING:
             queue.lanes.add_ready(record, self.now)
@@ -408,7 +408,7 @@ class State:
     # -- forgetting jobs ---------------------------------------------------------------------
 
     def retention_changed(self) -> None:
-        """Reckon anew how long jobs are kept: by the store's own policy, or else the settings."""
+        """Recompute how long jobs are kept, by the store's own policy or otherwise the settings."""
         given = self._given_retention
         self.policy = given or retention_by(self.settings.values, MEMORY_RETENTION)
         self.trim_at = 0
@@ -416,13 +416,13 @@ class State:
     # -- figures -----------------------------------------------------------------------------
 
     def _end_minute(self) -> None:
-        """Before anything is changed in a new minute, keep what happened in the one before."""
+        """Before anything changes in a new minute, save what happened in the previous one."""
         minute = self.now // MINUTE_MICROS
         if minute > self.open_minute:
             end_minute(SpanShelf(self), minute)
 
     def note_action(self, actor: str, action: str, count: int, detail: Mapping[str, Any]) -> None:
-        """Write an administrative action to the audit log."""
+        """Write an audit record."""
         self._audited += 1
         record = AuditRecord(
             at=from_micros(self.now), actor=actor, action=action, detail=dict(detail), count=count
@@ -435,7 +435,7 @@ class State:
         yield from reversed(self.audit_archive)
 
     def note_change(self, kind: ChangeKind, name: str) -> None:
-        """Tell followers that something which is no job has changed."""
+        """Notify followers of a change to something other than a job."""
         if self.feed is not None:
             self.feed.note(kind, name)
 

@@ -1,4 +1,4 @@
-"""The memory store: the contract's verbs, by theme, around one state."""
+"""The memory store: the contract's verbs, by theme, on one state."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class MemoryStore(
 ):
     """Jobs in this process's memory: fast, ordered, and gone when the process ends.
 
-    It holds at most `capacity` jobs that have not ended, and as many that have: beyond, a submit
-    raises QueueFullError, and the job that ended first is forgotten before its `retention` is over.
-    Dead letters are not forgotten to make room: when they alone are that many, a submit raises
-    QueueFullError. It forgets by itself, whether somebody prunes or not.
+    It holds at most `capacity` jobs that have not ended, and as many that have. Beyond that, a
+    submit raises QueueFullError, and the job that ended first is forgotten before its `retention`
+    is over. Dead letters are not forgotten to make room: when there are that many of them alone, a
+    submit raises QueueFullError. It forgets automatically, whether somebody prunes or not.
 
     >>> from leasehold.core.model.job import Draft
     >>> from leasehold.core.model.lease import LeaseRequest

@@ -1,4 +1,4 @@
-"""Submit: facts about drafts, and the adding of jobs; `core.rules.submitting` decides."""
+"""Submit: answers questions about drafts and adds jobs; `core.rules.submitting` decides."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Intake(StartBook):
             known = self._state.keys.get(name)
             if known is not None:
                 job = self._state.records.get(known.job_id)
-                # Once it is forgotten, another job may have the id.
+                # Once the job is forgotten, another one may have its id.
                 if job is None or job.seq != known.seq:
                     found[name] = FirstUse(known.job_id, known.digest, known.status, is_gone=True)
                 else:
@@ -166,7 +166,7 @@ class Intake(StartBook):
 
 
 class ProducingVerbs(LockedState):
-    """Submits, and what cannot be had here."""
+    """Submits, and operations that this store does not support."""
 
     def submit(
         self, drafts: Sequence[Draft], *, partial: bool = False

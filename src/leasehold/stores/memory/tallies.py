@@ -1,4 +1,4 @@
-"""Counts beside the queues: the failures by fingerprint, and the work of each worker."""
+"""Counts kept beside the queues: failures by fingerprint, and the totals of each worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from leasehold.env import from_micros, to_micros
 
 
 class FailureBook:
-    """The failures, as core.rules.failures asks for them."""
+    """The failures, for core.rules.failures."""
 
     def __init__(self) -> None:
         self.by_fingerprint: dict[str, Failure] = {}
@@ -62,7 +62,7 @@ _COUNTED: Final = frozenset(WORKER_COUNTERS)
 
 
 class WorkerTally(msgspec.Struct):
-    """The work of one worker in one queue; the minutes in microseconds."""
+    """The totals of one worker in one queue; minutes are in microseconds."""
 
     first_at: int
     last_at: int
@@ -72,17 +72,17 @@ class WorkerTally(msgspec.Struct):
 
 
 class WorkerTallies:
-    """What each worker did in each queue."""
+    """The totals of each worker in each queue."""
 
     def __init__(self) -> None:
         self._tallies: dict[tuple[str, str], WorkerTally] = {}
 
     def did(self, worker: str, queue: str, names: Sequence[str], now: int, jobs: int = 1) -> None:
-        """Count jobs of a queue for a worker, under those names that are counted of workers."""
+        """Count jobs of a queue for a worker, under the names that are counted by worker."""
         tally = self._tallies.get((queue, worker))
         if tally is None or now - tally.last_at >= MINUTE_MICROS:
             if _COUNTED.isdisjoint(names):
-                return  # A job that was handed back, say: that is no work.
+                return  # For example, a job that was handed back does not count.
             now -= now % MINUTE_MICROS
             if tally is None:
                 tally = self._tallies[queue, worker] = WorkerTally(now, now)
@@ -93,7 +93,7 @@ class WorkerTallies:
                 counts[name] += jobs
 
     def forget(self, kept: int) -> None:
-        """Keep so many workers, those that worked last."""
+        """Keep a bounded number of workers: those that worked last."""
         surplus = len(self._tallies) - kept
         if surplus > 0:
             by_age = sorted(self._tallies, key=lambda each: self._tallies[each].last_at)
@@ -105,7 +105,7 @@ class WorkerTallies:
         return {each: tally.counts["leased"] for each, tally in self._tallies.items()}
 
     def totals(self) -> Iterator[tuple[str, WorkerTotals]]:
-        """What each worker did, by queue."""
+        """The totals of each worker, by queue."""
         for (queue, worker), tally in self._tallies.items():
             yield (
                 queue,

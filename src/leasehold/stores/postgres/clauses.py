@@ -1,4 +1,5 @@
-"""The clauses of the contract that this store does not keep to the letter, and its own behaviour.
+"""The clauses of the contract that this store does not keep to the letter, and what it does
+instead.
 
 An ability that it lacks raises UnsupportedError.
 """
@@ -22,11 +23,11 @@ NOT_KEPT: Final = {
     **dict.fromkeys(("CLK-1", "CLK-2", "CLK-3", "CLK-4"), _CLOCK),
     "TXN-5": _OWN_TRANSACTIONS,
 }
-"""By clause."""
+"""The deviations, by clause."""
 
 
 class WithoutLocalVerbs:
-    """The abilities of a store on this machine (`core.contract.local_store`) that it lacks."""
+    """The operations of a store on this machine (`core.contract.local_store`) that it lacks."""
 
     def repair_clock(self, *, actor: str) -> ClockRepair:  # noqa: ARG002  # as above
         raise _unsupported("the repair of a clock")

@@ -1,4 +1,4 @@
-"""The PostgreSQL store: the contract's verbs, each handed to the module that knows it."""
+"""The PostgreSQL store: the contract's verbs, each delegated to its module."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         self._looking = None if replica is None else LookingDatabase(self._database, replica)
 
     def blob_store(self) -> TableBlobs:
-        """Where its large payloads and results are, unless they are kept elsewhere."""
+        """Where its large payloads and results are kept by default."""
         return TableBlobs(self._database)
 
     def __repr__(self) -> str:
@@ -162,15 +162,15 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     # -- recovery ----------------------------------------------------------------------------
 
     def recover(self, *, actor: str | None = None) -> SweepReport:
-        # First, or what follows might take long.
+        # This comes first, since the following steps might otherwise take long.
         self._beliefs.correct()
         return super().recover(actor=actor)
 
     # -- workers -----------------------------------------------------------------------------
 
     def dead_workers(self) -> set[str]:
-        """Workers proved dead whose jobs are not taken back yet."""
-        # Workers ask this every second, and no other call comes regularly.
+        """Workers proved dead whose jobs have not yet been taken back."""
+        # Workers call this every second, and no other call comes regularly.
         self._beliefs.correct_now_and_then()
         return self._database.look(self._lost_workers)
 

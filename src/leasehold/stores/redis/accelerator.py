@@ -24,7 +24,9 @@ class RedisAccelerator:
         self._address = parse(url)
         self._env = env
         self._inherited: list[object] = []
-        """The parent's connections after a fork. They are kept, or their end would close them."""
+        """The parent's connections after a fork, kept so that garbage collection does not close
+        them.
+        """
         self._serve("", _nobody, _nobody)
 
     def serve(
@@ -43,7 +45,7 @@ class RedisAccelerator:
         self._news = News(self._link, channel, self._env.new_secret(), hear, tell)
 
     def _probe(self, client: redis.Redis) -> None:
-        """Raise unless it can do everything it is needed for."""
+        """Raise unless Redis can do everything that is needed of it."""
         self._buckets.probe(client)
         client.publish(f"{self._channels}:probe", "")
 
@@ -100,4 +102,4 @@ class RedisAccelerator:
 
 
 def _nobody(_: str | None) -> None:
-    """Before there is a store, there is no news of it."""
+    """Ignores news before there is a store."""

@@ -1,4 +1,4 @@
-"""Where Redis is: a URL as redis-py understands it, and what of it may be shown."""
+"""The address of Redis: a URL as redis-py understands it, and the part of it that may be shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leasehold.errors import UnsupportedError
 
 SCHEMES: Final = {"redis": "redis", "rediss": "rediss", "unix": "unix", "valkey": "redis"}
 TIMEOUT_SECONDS: Final = 0.25
-"""How long anybody waits for Redis; an answer takes a fraction of a millisecond."""
+"""How long a caller waits for Redis; an answer usually takes a fraction of a millisecond."""
 
 
 class Address(NamedTuple):
@@ -24,7 +24,7 @@ class Address(NamedTuple):
     """For messages: without user, password and parameters."""
 
     def open(self) -> redis.Redis:
-        """A client that tries once, and does not wait; nothing is connected yet."""
+        """A client that tries once and does not wait; nothing is connected yet."""
         return redis.Redis.from_url(
             self.url,
             socket_timeout=TIMEOUT_SECONDS,
@@ -52,7 +52,7 @@ def parse(url: str) -> Address:
         _ = urlsplit(address.url).port
         address.open().close()
     except (ValueError, TypeError, redis.RedisError):
-        # Their message may hold parts of the password.
+        # The library's message may contain parts of the password.
         raise UnsupportedError(
             f"redis={address.shown}: not a URL that redis-py understands; encode special "
             "characters of the password and of parameters (%40 for @)"

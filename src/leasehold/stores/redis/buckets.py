@@ -1,8 +1,9 @@
-"""Token buckets in Redis, for enqueue rates: `core.model.rate` in a script, atomic over there.
+"""Token buckets in Redis, for enqueue rates: `core.model.rate` as a script, which Redis runs
+atomically.
 
 A bucket is one number, the time at which it would be full, as everywhere. It expires a minute later
-by the clock of Redis, which needs not agree with the store's to the second. Any other value under
-its name, or an impossible time, is taken for a full bucket: at most one burst too many comes of it.
+by the clock of Redis, which need not agree with the store's to the second. Any other value under
+its name, or an impossible time, counts as a full bucket, which allows at most one extra burst.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from leasehold.core.contract.accelerator import TakenTokens
 from leasehold.core.model.rate import Rate
 
 # Times are in microseconds: as doubles they are exact to a quarter of one until the year 2100, and
-# that much is forgiven in favour of the caller.
+# that error is rounded in favour of the caller.
 TAKE: Final = """
     local now, interval, burst = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
     local least, most, is_correction = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
@@ -57,7 +58,7 @@ class Buckets:
         *,
         is_correction: bool = False,
     ) -> TakenTokens:
-        """See `leasehold.core.contract.accelerator.Accelerator`; raises what redis-py does."""
+        """See `leasehold.core.contract.accelerator.Accelerator`; raises redis-py's errors."""
         interval = rate.interval_nanos / 1000
         values = (now, interval, rate.burst, least, most, int(is_correction))
         if self._script is None:
@@ -70,6 +71,6 @@ class Buckets:
         self.take(client, _PROBED, Rate(1), 1, 1, 0, is_correction=True)
 
     def _key(self, bucket: tuple[str, str], rate: Rate) -> str:
-        """A changed rate begins with a new bucket; names of queues and clients are not shown."""
+        """A changed rate gets a new bucket; names of queues and clients are hashed."""
         text = "\0".join((*bucket, repr(rate.per_second)))
         return self._prefix + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

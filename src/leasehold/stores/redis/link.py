@@ -1,8 +1,8 @@
 """Whether Redis answers, and the one way to ask it.
 
 A caller gets an answer, or None after a quarter of a second at the latest: then Redis counts as
-away for all, and only the thread that tries again every second asks it. It tries a write, as the
-work needs it, so a Redis that is full, read-only or loading counts as away too.
+away for all callers, and only the thread that retries every second asks it. That thread tries a
+write, so a Redis that is full, read-only or loading counts as away too.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ logger = logging.getLogger("leasehold.store")
 T = TypeVar("T")
 
 PROBE_SECONDS: Final = 1.0
-"""How often Redis is asked whether it is there."""
+"""How often Redis is probed."""
 _AWAY: Final = (redis.RedisError, OSError, ValueError, TypeError, IndexError)
-"""The errors of a lost connection, and of an answer that makes no sense."""
+"""The errors of a lost connection, and of an invalid answer."""
 
 
 class Link:
-    """One process's way to Redis."""
+    """One process's link to Redis."""
 
     def __init__(self, address: Address, probe: Callable[[redis.Redis], object]) -> None:
         """`probe` raises if Redis cannot do its work. Nothing is connected yet."""
@@ -38,7 +38,7 @@ class Link:
         self.problem: str | None = None
         """Why it is away."""
         self._is_up: bool | None = None
-        """None before anybody asked."""
+        """None before the first call."""
 
     @property
     def is_up(self) -> bool:
@@ -55,7 +55,7 @@ class Link:
             return None
 
     def look(self) -> bool:
-        """Ask whether it is there, regardless of the last answer."""
+        """Probe Redis, regardless of the last result."""
         try:
             self._probe(self.client)
         except _AWAY as error:
@@ -68,7 +68,7 @@ class Link:
         return True
 
     def lose(self, error: Exception) -> None:
-        """It was found to be away."""
+        """Record that Redis was found to be away."""
         with self._mutex:
             is_news, self._is_up = self._is_up is not False, False
             self.problem = f"{type(error).__name__}: {error}"

@@ -1,8 +1,8 @@
 """News between processes by pub/sub: sent by one thread, one message for all news meanwhile, and
 heard by another.
 
-They are hints: a process that cannot hear for a while is told to look twice a second, and once more
-when it hears again.
+They are hints: listeners of a process that cannot receive for a while are told to look twice a
+second, and once more when it can receive again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from leasehold.stores.redis.link import PROBE_SECONDS, Link
 logger = logging.getLogger("leasehold.store")
 
 LOOK_SECONDS: Final = 0.5
-"""How often listeners are told to look while nothing can be heard."""
+"""How often listeners are told to look while no news can be received."""
 CLOSE_WAIT_SECONDS: Final = 5.0
 
 
@@ -33,7 +33,7 @@ class News:
         hear: Callable[[str | None], None],
         tell: Callable[[str], None],
     ) -> None:
-        """`name` tells this process's news from those of others."""
+        """`name` distinguishes this process's news from that of others."""
         self._link = link
         self._channel = channel
         self._name = name
@@ -45,13 +45,13 @@ class News:
         self._speaker: threading.Thread | None = None
         self._ears: threading.Thread | None = None
         self._is_listening = threading.Event()
-        """Set when it was tried for the first time."""
+        """Set after the first attempt to listen."""
         self._closed = threading.Event()
 
     # -- sending -------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start the thread that sends news, and asks now and then whether Redis is there."""
+        """Start the thread that sends news and regularly probes Redis."""
         if self._speaker is None:
             with self._mutex:
                 if self._speaker is None and not self._closed.is_set():
@@ -102,7 +102,7 @@ class News:
                     self._hear_until_lost()
                     is_told = False
                 except Exception as error:  # noqa: BLE001  # also what redis-py did not foresee
-                    # If Redis is away, the link says so; else it is only ours to say.
+                    # If Redis is away, the link logs it; otherwise this thread has to.
                     if self._link.look() and not is_told:
                         is_told = True
                         logger.warning("no notifications through Redis for now: %s", error)
@@ -119,7 +119,7 @@ class News:
                 if message is None:
                     continue
                 if message["type"] == "subscribe":
-                    # Something may have been said before.
+                    # News may have been sent before.
                     self._hear(None)
                     self._is_listening.set()
                 elif message["type"] == "message":
@@ -134,7 +134,7 @@ class News:
             threads = [each for each in (self._speaker, self._ears) if each is not None]
         self._something_to_do.set()
         if self._ears is not None:
-            # The last word wakes our own ears, which then see that they are to stop.
+            # The last message wakes this process's own listening thread, which then stops.
             self._publish("")
         for thread in threads:
             if thread is not threading.current_thread():

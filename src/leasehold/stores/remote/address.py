@@ -1,4 +1,4 @@
-"""Where a service is, and how to speak to it, from a URL.
+"""The address of a service, and how to talk to it, from a URL.
 
 http://TOKEN@jobs.example.com:8700                one server
 https://TOKEN@jobs-1:8700,jobs-2:8700/prefix      several, any of which will do
@@ -19,20 +19,20 @@ _PORTS: Final = {"http": 80, "https": 443, "grpc": 8701, "grpcs": 8701}
 
 
 class Address(NamedTuple):
-    """A service, wherever its servers are."""
+    """The address of a service, with all its servers."""
 
     scheme: str
     servers: tuple[tuple[str, int], ...]
     """Hosts and ports, in the order in which they are tried."""
     prefix: str
-    """Where the service begins on them, "" for the root."""
+    """The path of the service on its servers, "" for the root."""
     token: str | None
     timeout_seconds: float
     """How long one reply may take."""
     retry_seconds: float
-    """For how long, in all, a call waits for a server to come back."""
+    """How long in total a call waits for a server to come back."""
     ca: str | None
-    """A PEM file with the authorities to trust, in place of the system's."""
+    """A PEM file with the authorities to trust instead of the system's."""
     cert: str | None
     key: str | None
     """The client's own certificate and its key, PEM files, if the service asks for one."""
@@ -47,7 +47,9 @@ class Address(NamedTuple):
 
     @property
     def certificate_hint(self) -> str:
-        """For a connection that a server has closed: servers do not say what they had missed."""
+        """The hint for a connection closed by a server, which does not say that a certificate is
+        missing.
+        """
         if not self.is_secure or self.cert is not None:
             return ""
         return (
@@ -61,7 +63,7 @@ class Address(NamedTuple):
 
 
 def parse(url: str) -> Address:
-    """The address that a URL names; raises UnsupportedError, which never holds the token."""
+    """The address in a URL; raises UnsupportedError, which never contains the token."""
     scheme, _, rest = url.partition("://")
     place, _, query = rest.partition("?")
     names, slash, prefix = place.partition("/")
@@ -88,7 +90,7 @@ def parse(url: str) -> Address:
 
 
 def _check_readable(address: Address, name: str, file: str | None) -> None:
-    """OpenSSL says that a file is missing, but not which."""
+    """OpenSSL reports that a file is missing, but not which one."""
     if file is not None:
         try:
             open(file, "rb").close()

@@ -1,8 +1,8 @@
-"""Streams of calls over gRPC: a verb that is called again and again has one that stays open.
+"""Streams of calls over gRPC: a frequently called verb has a stream that stays open.
 
-On it a call costs one message each way, where a call of its own has to be made and ended. A stream
-carries one call at a time, like a connection of HTTP. Most are a `DirectStream`; the one here needs
-nothing but the public parts of grpcio, and threads of grpcio's.
+On it a call costs one message each way, whereas a separate call has to be set up and ended. A
+stream carries one call at a time, like an HTTP connection. Most are a `DirectStream`; the one here
+needs only the public parts of grpcio, and grpcio's threads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stream(Protocol):
 
 
 class CallStream:
-    """A stream by grpcio's own means."""
+    """A stream that uses only grpcio's public API."""
 
     def __init__(self, method: Any, metadata: Any) -> None:
         self._sent: SimpleQueue[bytes | None] = SimpleQueue()
@@ -66,10 +66,10 @@ class IdleCallStreams:
         self._clock = clock
         self._lock = threading.Lock()
         self._idle: list[tuple[grpc.Channel, str, float, Stream]] = []
-        """Each with its channel, its verb, and since when it is idle."""
+        """Idle streams, each with its channel, its verb, and when it became idle."""
 
     def take(self, channel: grpc.Channel, verb: str) -> Stream | None:
-        """The stream that was used last, if it is still good."""
+        """The stream that was used last, if it is still usable."""
         oldest = self._clock.monotonic() - IDLE_SECONDS_MAX
         with self._lock:
             stale = [each for each in self._idle if each[2] < oldest or not each[3].is_open]
@@ -82,7 +82,7 @@ class IdleCallStreams:
         return fitting[-1][3] if fitting else None
 
     def keep(self, channel: grpc.Channel, verb: str, stream: Stream) -> None:
-        """For whoever calls next."""
+        """Keep a stream for the next caller."""
         with self._lock:
             is_kept = len(self._idle) < IDLE_MAX
             if is_kept:
@@ -98,9 +98,9 @@ class IdleCallStreams:
 
 
 class OverdueCalls:
-    """Ends streams whose answer is overdue: to wait for a message there is no timeout in gRPC.
+    """Ends streams whose answer is overdue, since gRPC has no timeout for a single message.
 
-    One thread looks at all calls a few times per timeout, while there are any.
+    One thread checks all calls a few times per timeout, while there are any.
     """
 
     def __init__(self, clock: Clock, timeout_seconds: float) -> None:
@@ -113,7 +113,7 @@ class OverdueCalls:
         self._closed = False
 
     def ask(self, stream: Stream, message: bytes) -> bytes:
-        """As `Stream.ask`, with an end."""
+        """As `Stream.ask`, with a timeout."""
         with self._condition:
             self._due_at[stream] = self._clock.monotonic() + self._timeout_seconds
             if self._thread is None:

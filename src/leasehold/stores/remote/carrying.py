@@ -1,4 +1,4 @@
-"""A transport for the remote store: calls to one of the servers, and a line of its own."""
+"""A transport for the remote store: calls to one of the servers, and connections for long polls."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Final, Protocol
 
 CONNECT_SECONDS: Final = 5.0
 IDLE_MAX: Final = 16
-"""Connections that are kept for later."""
+"""The most idle connections kept."""
 IDLE_SECONDS_MAX: Final = 30.0
-"""Less than any server keeps one: it is not closed in the very moment in which it is used."""
+"""Shorter than any server keeps one, so that it is not closed just as it is used."""
 
 
 class FailedError(Exception):
@@ -21,26 +21,26 @@ class FailedError(Exception):
 
 
 class PollConnection(Protocol):
-    """A connection for long polls, of one thread, that another may hang up."""
+    """A connection for the long polls of one thread, which another thread may close."""
 
     def call(self, server: int, verb: str, body: bytes) -> bytes:
-        """As `Carrier.call`, on this line."""
+        """As `Carrier.call`, on this connection."""
 
     def hang_up(self) -> None:
-        """End the call that is under way, and refuse any other."""
+        """End the current call, and refuse any other."""
 
     def close(self) -> None:
-        """Let go of it; said by the thread that calls."""
+        """Release it; called by the calling thread."""
 
 
 class Carrier(Protocol):
     """Carries calls to the servers of an address, by their number."""
 
     def call(self, server: int, verb: str, body: bytes) -> bytes:
-        """The answer to a verb; raises the error that the service tells, or FailedError."""
+        """The answer to a verb; raises the service's error, or FailedError."""
 
     def line(self) -> PollConnection:
-        """A line for long polls."""
+        """A connection for long polls."""
 
     def close(self) -> None:
-        """Let go of idle connections."""
+        """Close idle connections."""

@@ -33,14 +33,14 @@ _METADATA_BYTES_MAX: Final = 64 * 1024
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # An answer with a few hundred leases comes in one piece, without asking for more of it. This is
-    # for answers only: how much a server takes in unread is for the server to say.
+    # An answer with a few hundred leases arrives in one frame. This applies to answers only: the
+    # server decides how much unread data it accepts.
     ("grpc.http2.max_frame_size", 1024 * 1024),
     ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
     ("grpc.max_metadata_size", _METADATA_BYTES_MAX),
-    # Repeated calls, and their timing, are for `transport.py` to say.
+    # `transport.py` decides about retries and their timing.
     ("grpc.enable_retries", 0),
-    # Each server has a connection of each store, and none is shared by those of a closed one.
+    # Each store has its own connection to each server, so none is shared with a closed store.
     ("grpc.use_local_subchannel_pool", 1),
 )
 _NO_REPLY: Final = frozenset(
@@ -63,7 +63,7 @@ class Channels:
         self._lock = threading.Lock()
         self._open: dict[int, grpc.Channel] = {}
         self._streams: dict[grpc.Channel, set[Stream]] = {}
-        """Those that were not closed: a channel cannot be closed before them."""
+        """Open streams: a channel cannot be closed before them."""
         self._credentials = _credentials(address) if address.is_secure else None
         self._metadata: tuple[tuple[str, str], ...] = ()
         if address.token is not None:
@@ -72,7 +72,7 @@ class Channels:
     def call(self, server: int, verb: str, body: bytes) -> bytes:
         if verb in STREAMED:
             return self._call_on_stream(server, verb, body)
-        # Without a future: that would have another thread wait for the answer, and wake this one.
+        # Without a future, for which another thread would wait for the answer and wake this one.
         channel = self._channel(server)
         method = channel.unary_unary(_path(verb))
         try:
@@ -124,14 +124,14 @@ class Channels:
             stream.close()
             raise self._failure(server, channel, error) from None
         except BaseException:
-            # Whatever is left of the answer is not for whoever comes next.
+            # The next caller must not get the rest of the answer.
             stream.close()
             raise
         return _unpacked(answer)
 
     def _failure(self, server: int, channel: grpc.Channel, error: Any) -> Exception:
         told = _told(error, self._address)
-        # A service that says that its store is away has answered: the channel is good.
+        # A service that reports that its store is away has answered: the channel works.
         if error.code() is grpc.StatusCode.UNAVAILABLE and isinstance(told, FailedError):
             self._drop(server, channel)
         return told
@@ -151,7 +151,7 @@ class Channels:
         if known is not None:
             return known
         channel = self._new_channel(server)
-        # Until something has come back, a failed call would not say whether it was sent.
+        # Until something has come back, a failed call does not show whether it was sent.
         check = health_pb2_grpc.HealthStub(channel).Check
         try:
             check(health_pb2.HealthCheckRequest(), timeout=CONNECT_SECONDS)
@@ -175,7 +175,7 @@ class Channels:
         return grpc.secure_channel(place, self._credentials, _OPTIONS)
 
     def _drop(self, server: int, channel: grpc.Channel) -> None:
-        """A new channel is tried at once, where this one would wait longer and longer."""
+        """Drop a channel: a new one connects at once, while this one would wait ever longer."""
         with self._lock:
             if self._open.get(server) is channel:
                 del self._open[server]
@@ -190,7 +190,7 @@ class Channels:
 
 
 class GrpcLine:
-    """A stream of its own, which another thread may hang up."""
+    """A separate stream, which another thread may close."""
 
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
@@ -217,7 +217,7 @@ class GrpcLine:
                 self._open[2].close()
 
     def close(self) -> None:
-        """Channels are the store's, and stay; its stream has ended."""
+        """End the stream; channels belong to the store, and stay open."""
         self.hang_up()
 
 
@@ -238,7 +238,7 @@ def _told(error: Any, address: Address) -> Exception:
     if "larger than max" in details:
         return RequestTooLargeError(f"{address}: {details}: send less at once")
     if code in _NO_REPLY:
-        # A server that has too much to do says so before it looks at a call.
+        # An overloaded server says so before it looks at a call.
         return FailedError(details, was_sent=code is not grpc.StatusCode.RESOURCE_EXHAUSTED)
     if code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN):
         return StoreError(f"{address} failed ({details}); its log says why")

@@ -29,7 +29,7 @@ from leasehold.stores.remote.replies import Reply, answer_of
 
 ROOT: Final = "/api/v1/store/"
 _CUT: Final = (RemoteDisconnected, ConnectionError, ssl.SSLError)
-"""How a connection ends that a server does not want."""
+"""The errors of a connection that a server rejects."""
 
 
 class Connections:
@@ -40,7 +40,7 @@ class Connections:
         self._clock = env.clock
         self._lock = threading.Lock()
         self._idle: list[tuple[int, float, HTTPConnection]] = []
-        """Each with the number of its server, and since when it is idle."""
+        """Idle connections, each with the number of its server, and when it became idle."""
         self._tls: ssl.SSLContext | None = None
         if address.is_secure:
             self._tls = ssl.create_default_context(cafile=address.ca)
@@ -77,7 +77,7 @@ class Connections:
             hint = self._address.certificate_hint if isinstance(error, _CUT) else ""
             raise FailedError((str(error) or type(error).__name__) + hint, was_sent=True) from None
         except BaseException:
-            # The rest of the reply is not for the next caller.
+            # The next caller must not get the rest of the reply.
             connection.close()
             raise
 
@@ -106,7 +106,7 @@ class Connections:
             connection.close()
 
     def _take(self, server: int) -> HTTPConnection | None:
-        """The connection to a server that was used last, if it is still good."""
+        """The connection to a server that was used last, if it is still usable."""
         oldest = self._clock.monotonic() - IDLE_SECONDS_MAX
         while True:
             with self._lock:
@@ -120,10 +120,10 @@ class Connections:
 
 
 class WholeReply(HTTPResponse):
-    """A reply whose head has an end.
+    """A reply that checks that its headers are complete.
 
-    The standard library takes the end of the connection for the end of the headers: a reply that
-    was cut there would look like the answer of something that is no Leasehold service.
+    The standard library takes the end of the connection for the end of the headers, so a reply cut
+    there would look like the answer of something other than a Leasehold service.
     """
 
     def begin(self) -> None:
@@ -149,7 +149,7 @@ class _Head:
 
 
 class HTTPLine:
-    """A connection outside of the pool."""
+    """A connection outside the pool."""
 
     def __init__(self, connections: Connections, address: Address) -> None:
         self._connections = connections

@@ -1,10 +1,10 @@
-"""A stream of calls over gRPC on which the caller itself sends and waits.
+"""A stream of calls over gRPC on which the calling thread itself sends and waits.
 
-With grpcio's own streams one thread takes messages from an iterator and sends them, another hears
-of answers and wakes the caller: a dozen switches between threads for each call, and more processor
-time than the rest of it. grpcio's single calls need neither, and what they are made of serves here
-as well. It is no public part of grpcio, so `call_streams.CallStream` takes its place in versions
-that this was not tried with, and where it is not as it was (`is_possible`).
+With grpcio's own streams, one thread takes messages from an iterator and sends them, and another
+receives answers and wakes the caller: a dozen thread switches per call, and more processor time
+than the rest of it. grpcio's single calls need neither, and this stream uses the parts that they
+are built from. Those are not public, so `call_streams.CallStream` replaces it in untested versions,
+and if those parts have changed (`is_possible`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NEEDED: Final = (
     "ReceiveStatusOnClientOperation",
 )
 _TRIED: Final = ((1, 70), (1, 85))
-"""The first and the last version of grpcio with which the tests have passed on these streams."""
+"""The first and last versions of grpcio with which the tests have passed on these streams."""
 _NO_FLAGS: Final = 0
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 _CANCELLED: Final = grpc.StatusCode.CANCELLED.value[0]
 
 
 def is_possible(method: Any) -> bool:
-    """Whether this grpcio has what is needed, for a method of a channel."""
+    """Whether this grpcio has the parts needed, for a method of a channel."""
     first, last = _TRIED
     return (
         first <= _version(grpc.__version__) <= last
@@ -50,7 +50,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 class StreamEndError(grpc.RpcError):  # type: ignore[misc]  # untyped
-    """How a stream ended, told as grpcio tells it."""
+    """The end of a stream, in the form that grpcio uses."""
 
     def __init__(self, status: Any) -> None:
         super().__init__()
@@ -77,10 +77,11 @@ class DirectStream:
         )
         batches = (begin, (cygrpc.ReceiveInitialMetadataOperation(_NO_FLAGS),))
         self._turn = threading.Lock()
-        """Held by whoever takes events."""
+        """Held by the thread that takes events."""
         self._due = len(batches)
-        """Batches of operations whose event has not come: a channel cannot be closed until the
-        events of all its calls were taken."""
+        """Batches of operations whose event has not arrived: a channel cannot be closed until the
+        events of all its calls have been taken.
+        """
         self._end: StreamEndError | None = None
         self._is_closing = False
         self._call = method._channel.segregated_call(  # noqa: SLF001  # as the docstring says
@@ -97,7 +98,7 @@ class DirectStream:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is not known to have ended: nobody listens between two calls."""
+        """Whether it is not known to have ended; nobody listens between two calls."""
         return self._end is None and not self._is_closing
 
     def ask(self, message: bytes) -> bytes:
@@ -140,13 +141,13 @@ class DirectStream:
         return answer
 
     def close(self) -> None:
-        """End it, and the call that is under way on it."""
+        """End the stream, and the call in progress on it."""
         self._is_closing = True
         self._call.cancel(_CANCELLED, "closed here")
         self._take_the_rest()
 
     def _take_the_rest(self) -> None:
-        # Whoever is in a call does it at its end.
+        # Otherwise the thread in a call does it at the end of that call.
         if self._turn.acquire(blocking=False):
             try:
                 while self._due:

@@ -1,4 +1,4 @@
-"""Hints from a service: one thread asks for them, again and again, for all listeners of a store."""
+"""Hints from a service: one thread polls for them, for all listeners of a store."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Listening:
     """Listeners of one store, and the thread that hears for them."""
 
     def __init__(self, transport: Transport, env: Env, *, ends: bool) -> None:
-        """With `ends`, they hear of ended jobs, too."""
+        """With `ends`, listeners also hear of ended jobs."""
         self._transport = transport
         self._env = env
         self._ends = ends
         self._is_refused = False
-        """Whether the server is older than `ends`, and tells of everything."""
+        """Whether the server is too old for `ends`, and reports everything."""
         self._begin()
 
     def _begin(self) -> None:
@@ -45,18 +45,18 @@ class Listening:
         self._closed = False
 
     def begin_anew(self) -> None:
-        """Said in a forked child: the thread and the connection are the parent's."""
+        """Called in a forked child: the thread and the connection are the parent's."""
         listeners = self._listeners
         self._begin()
         for listener in listeners:
             self.subscribe(listener)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Tell this listener from now on."""
+        """Call this listener from now on."""
         with self._condition:
             self._listeners.append(listener)
             if self._thread is None and not self._closed:
-                # From here on nothing is missed, though the thread has not begun yet.
+                # From here on nothing is missed, although the thread has not started yet.
                 self._line = self._transport.carrier.line()
                 cursor = self._first_cursor(self._line)
                 with SHIELD:  # `close` joins the thread, which must have been started.
@@ -108,7 +108,7 @@ class Listening:
                     return
                 if not is_lost:
                     is_lost = True
-                    # No warning: whoever works or waits asks the service, too, and says it then.
+                    # No warning: callers that work or wait use the service too, and warn then.
                     logger.info(
                         "%s does not answer (%s): it is asked again until it does",
                         self._transport.address,

@@ -1,4 +1,4 @@
-"""The meaning of an HTTP reply: an answer, or the error that it tells."""
+"""The meaning of an HTTP reply: an answer, or an error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Reply(NamedTuple):
 
 
 def answer_of(reply: Reply, address: Address) -> bytes:
-    """The body of an answer; raises the error that it tells, or FailedError."""
+    """The body of an answer; raises the error in the reply, or FailedError."""
     if reply.status == 200 and reply.media_type == MEDIA_TYPE:
         return reply.body
     problem = _problem(reply)

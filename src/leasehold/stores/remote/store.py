@@ -1,8 +1,8 @@
 """The remote store: the contract, carried out by a service.
 
-A verb is a request, made from the signature in the contract: nothing is decided here. Two kinds are
-written out: requests that change jobs have an id, so that they may be sent again when a reply was
-lost, and calls under a lease show the lease's secret.
+A verb is a request derived from the signature in the contract: nothing is decided here. Two kinds
+are written by hand: requests that change jobs have an id, so that they may be sent again after a
+lost reply, and calls under a lease carry the lease's secret.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from leasehold.stores.remote.transport import Transport
 SECRETS_MAX: Final = 100_000
 GIVE_BACK_SECONDS: Final = 1.0
 """How long whoever is interrupted waits until the leases of its request are given back."""
-"""Leases whose secrets are known; of more than these, those taken first have long ended."""
+"""How many leases have their secrets remembered; beyond that, the oldest have long ended."""
 _ONCE: Final = frozenset(
     {"append_log", "tell", "recover_one", "cancel", "replay", "discard", "reprioritize", "order"}
     | {"purge_queue", "delete_queue", "prune", "remove_schedule"}
     | {"create_token", "revoke_token"}
 )
-"""Calls that must not be made twice, and have no request id: they are never sent again."""
+"""Calls that must not be made twice and have no request id: they are never sent again."""
 
 
 class RemoteStore:
@@ -71,11 +71,13 @@ class RemoteStore:
         self._transport = Transport(address.parse(url), env)
         self._hears_all = Listening(self._transport, env, ends=True)
         self._hears_work = Listening(self._transport, env, ends=False)
-        """For workers: they would hear of the end of each of their own jobs, once per exchange."""
+        """For workers, which would otherwise hear of the end of each of their own jobs, once per
+        exchange.
+        """
         self._secrets: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
         self._is_scoped: bool | None = None
-        """Whether the token is good for some queues only, once that is known."""
+        """Whether the token is limited to some queues, once that is known."""
         _STORES.add(self)
 
     def __repr__(self) -> str:
@@ -145,7 +147,8 @@ class RemoteStore:
     def append_log(
         self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
     ) -> None:
-        # As they are kept: what would be cut there need not be sent, and odd text could not be.
+        # In the form in which they are stored: text that would be cut need not be sent, and invalid
+        # text could not be.
         kept = [LogLine(line.at, bounded(line.text)) for line in lines]
         self._call(
             "append_log",
@@ -180,7 +183,7 @@ class RemoteStore:
         }
 
     def id_prefix(self, queue: str) -> str:
-        """The prefix of a new job's id in this queue, so that the service takes it."""
+        """The prefix that the service requires of a new job's id in this queue."""
         if self._is_scoped is None:
             self._is_scoped = "queues" in self.describe()
         return own_prefix(queue) if self._is_scoped else ""
@@ -197,7 +200,7 @@ class RemoteStore:
         raise UnsupportedError(f"only a server looks up tokens, and {self!r} is a client")
 
     def close(self) -> None:
-        # In this order: the end of the connections is no news to whoever listens no more.
+        # In this order: listeners that have stopped do not notice the end of the connections.
         self._hears_work.close()
         self._hears_all.close()
         self._transport.close()
@@ -235,7 +238,7 @@ class RemoteStore:
 
 
 class _RemoteLife:
-    """A worker's entry in the registry. From afar its death cannot be proved."""
+    """A worker's entry in the registry. Its death cannot be proved across a network."""
 
     lock_fd: int | None = None
 
@@ -250,7 +253,7 @@ def _encoded(verb: str, arguments: dict[str, Any]) -> bytes:
     try:
         return encode(arguments)
     except UnicodeEncodeError as error:
-        # Nothing that is kept has such text in it.
+        # Nothing in the store contains such text.
         refusal = _NOT_TEXT.get(verb, InvalidJobError)
         raise refusal(f"{verb}: names are UTF-8 text ({error})") from None
     except (TypeError, OverflowError) as error:
@@ -269,7 +272,7 @@ _NOT_TEXT: Final[dict[str, type[LeaseholdError]]] = {
 
 
 def _remote(verb: str) -> Callable[..., Any]:
-    """The method for a verb: binds its arguments as the contract says, and sends them."""
+    """The method for a verb: binds its arguments by the contract's signature, and sends them."""
     method = getattr(Store, verb, None) or getattr(BlobCarrier, verb)
     signature = inspect.signature(method)
 
@@ -294,6 +297,6 @@ def _begin_in_fork() -> None:
         store._begin_in_fork()  # noqa: SLF001  # it is this class's own business
 
 
-# Nothing is done before a fork: with no thread inside gRPC's library, that runs hooks of its own,
-# which may hang the parent; with one inside, it skips them, and may abort the child.
+# Nothing is done before a fork: if no thread is inside gRPC's library, the library runs its own
+# hooks, which may hang the parent; if one is inside, it skips them, and may abort the child.
 at_fork(after_in_child=_begin_in_fork)

@@ -16,7 +16,7 @@ DELAY_SECONDS_MAX: Final = 2.0
 
 
 class Transport:
-    """Sends calls to one of several servers, the same one for as long as it answers."""
+    """Sends calls to one of several servers, the same one as long as it answers."""
 
     def __init__(self, address: Address, env: Env) -> None:
         self.address = address
@@ -24,23 +24,23 @@ class Transport:
         self._lock = threading.Lock()
         self._server = 0
         self._away_until = float("-inf")
-        """Until then, in monotonic time, no caller waits for a server to come back."""
+        """The monotonic time until which no caller waits for a server to come back."""
         self._closed = False
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """With connections of its own: those of a parent process are the parent's."""
+        """Create new connections: those of a parent process are the parent's."""
         self.carrier = _carrier(self.address, self._env)
 
     @property
     def server(self) -> int:
-        """The server that is asked now."""
+        """The server in use."""
         return self._server
 
     def call(self, verb: str, body: bytes, *, may_repeat: bool) -> bytes:
-        """The answer to a call; raises the error that the service tells.
+        """The answer to a call; raises the service's error.
 
-        A call that was perhaps carried out is sent again only if it `may_repeat`.
+        A call that may have been carried out is sent again only if it `may_repeat`.
         """
         delays = self._delays()
         left = len(self.address.servers)
@@ -72,15 +72,16 @@ class Transport:
                 return answer
 
     def turn_from(self, server: int) -> None:
-        """Ask another server from now on, unless somebody has turned away already."""
+        """Use another server from now on, unless another thread has already switched."""
         with self._lock:
             if self._server == server:
                 self._server = (server + 1) % len(self.address.servers)
 
     def _delays(self) -> Iterator[float]:
-        """Longer and longer, with jitter, `retry_seconds` in all.
+        """Growing delays with jitter, `retry_seconds` in total.
 
-        None right after a wait in vain: a caller that makes several calls waits once.
+        There are none right after a wait in vain, so that a caller that makes several calls waits
+        once.
         """
         is_away = self._env.clock.monotonic() < self._away_until
         left = 0.0 if is_away else self.address.retry_seconds

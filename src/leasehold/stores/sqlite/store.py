@@ -1,4 +1,4 @@
-"""The SQLite store: the contract's verbs, each handed to the module that knows it."""
+"""The SQLite store: the contract's verbs, each delegated to its module."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ T = TypeVar("T")
 class SQLiteStore(TableStore):
     """Jobs in one SQLite file, shared by any number of processes on one machine.
 
-    `durability="full"` survives loss of power; `"normal"` survives the death of every process but
-    may lose the last moments before a loss of power.
+    `durability="full"` survives a loss of power; `"normal"` survives the death of every process,
+    but may lose the last moments before a loss of power.
     """
 
     _database: Database
@@ -150,7 +150,7 @@ class SQLiteStore(TableStore):
     # -- workers -----------------------------------------------------------------------------
 
     def dead_workers(self) -> set[str]:
-        """Workers proved dead whose jobs are not taken back yet; never touches the database."""
+        """Workers proved dead whose jobs are yet to be taken back; never touches the database."""
         return {life.worker for life in self._database.deaths.find()}
 
     def _lost_workers(self, db: Any) -> set[str]:  # noqa: ARG002  # it is told by locks on files
@@ -201,7 +201,7 @@ class SQLiteStore(TableStore):
         try:
             self._database.write(lambda step: step.audit(actor, "backup", 0, detail))
         except StoreError as error:
-            # A copy is wanted most where the store takes no more writes.
+            # A copy is most needed when the store accepts no more writes.
             logger.warning("the backup %s is not in the audit log: %s", path, error)
 
     def row_store(self) -> RowStore:

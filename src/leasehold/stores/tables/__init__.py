@@ -1,1 +1,1 @@
-"""The common part of the stores on tables (SQLite, PostgreSQL): each of them hands in the rest."""
+"""The common part of the stores on tables (SQLite, PostgreSQL); each store supplies the rest."""

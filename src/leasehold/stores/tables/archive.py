@@ -65,24 +65,24 @@ decode_metadata = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class ArchiveOrder(NamedTuple):
-    """An order of search. Rows stand in it in an index, of one task and of all."""
+    """An order of search, with an index for one task and one for all."""
 
     columns: tuple[str, ...]
     clauses: tuple[Clause, ...] = ()
 
     def below(self, place: Sequence[int]) -> Clause:
-        """Holds for rows after a place."""
+        """A condition that is true for rows after a place."""
         marks = ", ".join("{}" for _ in self.columns)
         return f"({', '.join(self.columns)}) < ({marks})", tuple(place)
 
 
 _LATEST: Final = ArchiveOrder(("day", "seq"))
-# The clause lets a database read along the index of run times, where only those stand that ran.
+# The clause lets a database use the index of run times, which has only jobs that ran.
 _SLOWEST: Final = ArchiveOrder(("run_micros", "day", "seq"), (("run_micros >= 0", ()),))
 
 
 class TableArchive(ABC):
-    """Reads the archive. Conditions that a database cannot compare are compared here."""
+    """Reads the archive. Conditions that a database cannot decide are decided here."""
 
     dialect: ClassVar[Dialect]
     compared_at_once: ClassVar[int] = 500
@@ -102,7 +102,7 @@ class TableArchive(ABC):
         *,
         slowest_first: bool,
     ) -> ArchivePage:
-        """Archived jobs that fit, the last archived, or the longest running, first."""
+        """Matching archived jobs, last archived (or longest running) first."""
         check_page(limit)
         check_filter(where)
         order = _SLOWEST if slowest_first else _LATEST
@@ -124,7 +124,7 @@ class TableArchive(ABC):
         limit: int,
         seen: Sequence[int] | None,
     ) -> list[ArchiveRow]:
-        """The next that fit."""
+        """The next matching jobs."""
         found: list[ArchiveRow] = []
         page = max(limit, self.compared_at_once) if self.compares(where) else limit
         asked = [*order.clauses, *_of_the_span(span), *self._of_the_job(where)]
@@ -149,11 +149,11 @@ class TableArchive(ABC):
         return []
 
     def compares(self, where: JobFilter) -> bool:  # noqa: ARG002  # nothing here
-        """Whether rows have to be looked at here."""
+        """Whether rows have to be compared here."""
         return False
 
     def fits(self, row: ArchiveRow, where: JobFilter) -> bool:  # noqa: ARG002  # as above
-        """Whether a row fits that the database has found."""
+        """Whether a row found by the database matches."""
         return True
 
     def _of_the_job(self, where: JobFilter) -> list[Clause]:
@@ -182,7 +182,7 @@ class TableArchive(ABC):
 def _of_the_span(span: ArchiveSpan) -> list[Clause]:
     clauses: list[Clause] = []
     if span.first_day is not None:
-        # None was archived before the day on which it ended.
+        # No job was archived before the day on which it ended.
         start = day_number(span.first_day)
         clauses.append(("day >= {} AND finished_at >= {}", (start, start * _DAY_MICROS)))
     if span.last_day is not None:

@@ -28,7 +28,8 @@ _PENDING: Final = """
         LEFT JOIN place ON place.seq = job.seq
 """
 _RESTING: Final = "SELECT queue, key FROM resting"
-# When the last write happened (on PostgreSQL, one that was alone): shown jobs were right then.
+# The time of the last write (on PostgreSQL, of the last one that was alone), when the shown jobs
+# were right.
 _CLOCK: Final = "SELECT clock FROM store_state"
 _UNSETTLED: Final = """
     SELECT queue FROM rescoring JOIN lane ON lane.id = rescoring.lane
@@ -59,7 +60,7 @@ def key_problems(db: SqlConnection, queues: type[TableQueues]) -> Iterator[str]:
     )
 
 
-# Every job stands in exactly one of the state tables, and nothing stands there without a job.
+# Every job has a row in exactly one state table, and no such row is without a job.
 _PLACES: Final = """
     SELECT job.id, count(place.seq) AS places FROM job LEFT JOIN (
         SELECT seq FROM ready UNION ALL SELECT seq FROM waiting

@@ -1,6 +1,6 @@
-"""Clean-ups as a reader sees them: their records, and the rows that the next write is to take.
+"""The reading part of clean-ups: their records, and the rows for the next write to remove.
 
-A clean-up's record is also what it remembers. `tables.removing` has the writes.
+A clean-up's record also holds its progress. `tables.removing` has the writes.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def latest_cleanups(db: SqlConnection, limit: int) -> Iterator[CleanUp]:
 
 
 def progress_of(db: SqlConnection, run: int) -> CleanUpProgress | None:
-    """How a clean-up stands."""
+    """The state of a clean-up."""
     row = db.execute(ONE, (run,)).fetchone()
     return None if row is None else _progress(row)
 
 
 def save_progress(db: SqlConnection, progress: CleanUpProgress) -> None:
-    """Write down how a clean-up stands, and forget the oldest records."""
+    """Save the state of a clean-up, and forget the oldest records."""
     record = progress.record
     values = {
         "run": record.run,
@@ -84,7 +84,7 @@ def save_progress(db: SqlConnection, progress: CleanUpProgress) -> None:
 
 
 def retentions_of(rules: Mapping[str, QueueRule]) -> dict[str, QueueRetention]:
-    """The queues that have a retention of their own."""
+    """The queues with their own retention."""
     return {
         queue: rule.config.retention
         for queue, rule in rules.items()
@@ -115,14 +115,14 @@ WALKED_AT_ONCE: Final = 20_000
 WALKED_PER_CALL: Final = 10 * WALKED_AT_ONCE
 OLD_KEYS: Final = "SELECT seq FROM pruned_key WHERE expires_at <= $1 LIMIT $2"
 ALL: Final = Cutoffs(MOMENT_MAX, {})
-"""For what does not go by the age of the job."""
+"""For phases that do not depend on the age of the job."""
 
 
 class TableLook(ABC):
-    """What core.rules.cleaning asks of a reader; a store has the walks along its own indexes.
+    """The reads for core.rules.cleaning; a store supplies the walks along its own indexes.
 
-    Every walk answers with where it goes on (a moment, a job number), with the end of the job,
-    which is NULL for an unwanted one, and with its queue where queues differ.
+    Every walk returns where it continues (a time, a job number), the end of the job, which is NULL
+    for an unwanted one, and its queue if queues differ.
     """
 
     load_rules: Callable[[Any], RuleBook]
@@ -132,7 +132,7 @@ class TableLook(ABC):
     results: ClassVar[str]
     histories: ClassVar[str]
     history_bound: ClassVar[str]
-    """The number of the latest job whose history is to go, so that so many events are left."""
+    """The number of the latest job whose history must go, so that this many events are left."""
 
     def __init__(self, db: Any, now: int) -> None:
         self._db: SqlConnection = db
@@ -197,7 +197,7 @@ class TableLook(ABC):
     def _walk(
         self, statement: str, values: dict[str, Any], cutoffs: Cutoffs, after: Bookmark, limit: int
     ) -> CleanUpBatch[int]:
-        """The next jobs that are wanted, by reads of bounded length."""
+        """The next wanted jobs, found by reads of bounded length."""
         seqs: list[int] = []
         for _ in range(0, WALKED_PER_CALL, WALKED_AT_ONCE):
             walked = 0
@@ -206,7 +206,7 @@ class TableLook(ABC):
                 if ended_at is not None and cutoffs.take(queue, ended_at):
                     seqs.append(seq)
                     if len(seqs) == limit:
-                        # Read no further: the next call goes on here.
+                        # Read no further: the next call continues here.
                         return CleanUpBatch(seqs, Bookmark(major, seq, after.bound))
             if walked < WALKED_AT_ONCE:
                 return CleanUpBatch(seqs)

@@ -31,23 +31,25 @@ class TableDatabase(ABC):
     _links: type[TableLinks]
     _ready: type[TableReady]
     _unresolved = False
-    """Whether dependents may be left of the last write."""
+    """Whether the last write may have left dependents."""
 
     @abstractmethod
     def read(self) -> AbstractContextManager[SqlConnection]:
-        """A connection for long walks, in which each statement may be of another moment."""
+        """A connection for long walks, in which each statement may see a different moment."""
 
     @abstractmethod
     def look(self, operation: Callable[[SqlConnection], T]) -> T:
-        """Read: several statements, one moment; and once more without cells that are damaged."""
+        """Read with several statements at one moment; retried without damaged cells."""
 
     @abstractmethod
     def write(self, operation: Callable[[TableStep], T], *, go_on: bool = True) -> T:
-        """Carry out an operation in one transaction, and what earlier ones have left to do."""
+        """Carry out an operation in one transaction, together with work that earlier ones have
+        left.
+        """
 
     @abstractmethod
     def now(self, db: SqlConnection) -> int:
-        """The store's time in microseconds, for who only looks."""
+        """The store's time in microseconds, for callers that only read."""
 
     @abstractmethod
     def _run(self, operation: Callable[[Any], T]) -> T:
@@ -56,20 +58,20 @@ class TableDatabase(ABC):
     # -- the rest of a write that was too much for one; others write in between ----------------
 
     def _resolve_the_rest(self) -> None:
-        """Go on with dependents."""
+        """Continue with dependents."""
         try:
             while self._unresolved:
                 self._unresolved = False
                 self._run(self._links.resolve)
         except StoreError as error:
-            # The caller's own request is durable; the next exchange or sweep goes on with this.
+            # The caller's own request is durable; the next exchange or sweep continues this.
             logger.warning("some dependents will be dealt with later: %s", error)
 
     def rebalance_the_rest(self) -> None:
-        """Place jobs anew that have to be."""
+        """Move the jobs that have to be moved."""
         try:
             while self._run(lambda step: rebalance(step, self._ready)):
                 pass
         except StoreError as error:
-            # The caller's own request is durable; the next lease or sweep goes on with this.
+            # The caller's own request is durable; the next lease or sweep continues this.
             logger.warning("some jobs will be reordered later: %s", error)

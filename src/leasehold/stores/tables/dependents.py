@@ -1,13 +1,14 @@
-"""The dependents of a job: told of its end (`core.rules.resolving`), counted before it is deleted.
+"""The dependents of a job: applying its end to them (`core.rules.resolving`), and checking them
+before it is deleted.
 
-The code that ends jobs says so by `step.jobs_ended`, and dependents are dealt with in the same
-write. Guard: the row in `blocker` is deleted, so each end counts once.
+The code that ends jobs calls `step.jobs_ended`, and dependents are handled in the same write.
+Guard: the row in `blocker` is deleted, so each end counts once.
 
-One write deals with so many; a job that still blocks others then has a row in `resolving`, written
-with its end, and the next write goes on from there, whichever process does it.
+One write handles a bounded number; a job that still blocks others then has a row in `resolving`,
+written with its end, and the next write, by any process, continues from there.
 
-Whether anybody still needs an ended job is asked by `core.rules.ended_dependents`; how far its
-dependents were looked through is written down in `ended_dependents`.
+`core.rules.ended_dependents` asks whether any job still needs an ended one; the table
+`ended_dependents` records how far its dependents were checked.
 """
 
 from __future__ import annotations
@@ -69,29 +70,29 @@ class Blocked(NamedTuple):
 
 
 class TableLinks:
-    """See `leasehold.core.rules.resolving.Links`; an ended job is known by its number."""
+    """See `leasehold.core.rules.resolving.Links`; an ended job is identified by number."""
 
     histories: ClassVar[type[TableHistories]]
     bases: ClassVar[type[TableBases]]
     remember_ended: ClassVar[str]
-    """Puts those jobs of a list that have ended, and block others, into `resolving`."""
+    """Adds the jobs of a list that have ended and block others to `resolving`."""
     find_ended: ClassVar[str]
-    """Selects the next job in `resolving`: number, id, status, reason, and is it to be erased."""
+    """Selects the next job in `resolving`: number, id, status, reason, and whether to erase it."""
     schedule: ClassVar[str]
     """For `many`: number, due, since, version, attempts, events of a job that becomes scheduled."""
     ended_by: ClassVar[str]
-    """For `many`: the number of a dependent, and that of the job whose end has ended it."""
+    """For `many`: the number of a dependent, and the number of the job whose end has ended it."""
 
     def __init__(self, step: Any) -> None:
         self._step: TableStep = step
         self.now = self._step.now
         self._histories = self.histories(step)
         self._ending: list[tuple[Ending, int]] = []
-        """Dependents to be ended, and by whose end; gathered until somebody looks."""
+        """Dependents to end, with the ended job; gathered until needed."""
 
     def next_ended(self) -> Ended[Any] | None:
         step = self._step
-        # Some may have ended just now, and others wait for those.
+        # Some may have just ended, with others waiting for them.
         self._end_all()
         if not self.some_to_tell(step):
             return None
@@ -173,22 +174,22 @@ class TableLinks:
 
     @classmethod
     def resolve(cls, step: TableStep) -> None:
-        """Deal with dependents of jobs that have ended, in this write or an earlier one.
+        """Handle dependents of jobs that have ended in this write or an earlier one.
 
-        Called after every operation: without dependents, it looks at a few flags and is done.
+        Called after every operation; without dependents, it only checks a few flags.
         """
         if step.ended or step.some_unresolved:
             links = cls(step)
             step.dependents_left = resolving.resolve(links, step.dependents_left)
             if links.next_ended() is not None:
-                # Workers are woken, since their next exchange goes on with it.
+                # Workers are woken, since their next exchange continues this.
                 step.hints.unresolved = step.hints.ready = True
         if step.lowered or step.inheriting or step.some_inheriting:
             cls.bases(step).go_on()
 
     @classmethod
     def some_to_tell(cls, step: TableStep) -> bool:
-        """Whether jobs have ended whose dependents are still to be told."""
+        """Whether there are ended jobs whose dependents still have to be handled."""
         if step.somebody_waits and step.ended:
             ended = cls.histories.dialect.listed(step.ended)
             if step.changed(cls.remember_ended, (ended,)):
@@ -198,7 +199,7 @@ class TableLinks:
 
 
 def _text(value: str | bytes) -> str:
-    """A text, whatever its row holds: should this fail, so would every write from then on."""
+    """Text, whatever the row holds: if this failed, so would every later write."""
     return value if isinstance(value, str) else value.decode(errors="replace")
 
 
@@ -219,9 +220,9 @@ class TableDependents:
     __slots__ = ("_db",)
     dialect: ClassVar[Dialect]
     up_to: ClassVar[str]
-    """Up to which number the dependents of `{0}` were looked through; 0 at the start."""
+    """The number up to which the dependents of `{0}` were checked; 0 at the start."""
     count_further: ClassVar[str]
-    """Counts the dependents of several jobs that were not looked at."""
+    """Counts the unchecked dependents of several jobs."""
 
     def __init__(self, db: SqlConnection) -> None:
         self._db = db
@@ -242,7 +243,7 @@ class TableDependents:
         return int(self._db.execute(self.count_further, values).fetchone()[0])
 
     def needed_by(self, seq: int) -> str | None:
-        """The id of an unfinished job that depends on this job, if there is any."""
+        """The id of an unfinished job that depends on this job, if there is one."""
         statement = f"""
             SELECT job.id FROM dependency AS link JOIN job ON job.seq = link.seq
             WHERE link.needs = $1 AND link.seq > {self.up_to.format("$1")} AND NOT {HAS_ENDED}
@@ -253,7 +254,9 @@ class TableDependents:
 
     @classmethod
     def still_needed(cls) -> str:
-        """Holds for a job in `finished` that an unfinished one depends on: it is spared."""
+        """True for a job in `finished` that an unfinished one depends on, which must not be
+        deleted.
+        """
         return f"""
             EXISTS (SELECT 1 FROM dependency AS link WHERE link.needs = finished.seq
                     AND link.seq > {cls.up_to.format("finished.seq")} AND NOT {HAS_ENDED})
@@ -261,7 +264,7 @@ class TableDependents:
 
     @classmethod
     def look_through(cls, database: TableDatabase, job_ids: Sequence[str]) -> None:
-        """Look at very many dependents of jobs that are to be deleted, before the write that does.
+        """Check very many dependents of jobs to be deleted, before the write that deletes them.
 
         One write must not pay for them all.
         """
@@ -279,11 +282,11 @@ class TableDependents:
 
 
 def replayed(step: TableStep, seq: int) -> None:
-    """A job that had ended has not any more: whom it depends on may be needed."""
+    """An ended job is unfinished again, so its dependencies may be needed."""
     step.execute(LOOK_AGAIN, (seq,))
 
 
-# CROSS JOIN: SQLite takes the tables in this order, and does not look through all jobs for the few.
+# CROSS JOIN: SQLite joins the tables in this order, and does not search all jobs for the few.
 _NODES: Final = """
     SELECT job.seq, job.id, lane.queue, lane.task, dependent.policy, ended_by.id,
            coalesce(finished.status, waiting.status,

@@ -24,8 +24,8 @@ from leasehold.stores.tables.step import TableStep
 SURPLUS_ATTEMPT: Final = """
     SELECT version FROM attempt WHERE seq = $1 ORDER BY version DESC LIMIT 1 OFFSET $2
 """
-# An attempt record stands for two history events; they stay when the record itself has to go. The
-# first one's message is then when the lease was to end.
+# An attempt record stands for two history events, which stay when the record itself is dropped. The
+# message of the first is then the expiry of the lease.
 KEEP_ITS_EVENTS: Final = """
     INSERT INTO event
     SELECT seq, leased_event, started_at, 3, 2, 3, number, worker, version,
@@ -44,9 +44,9 @@ WHERE_IT_ENTERS: Final = """
 """
 
 _TEXTS_OF_ATTEMPT: Final = slice(11, 15)
-"""Where a row of `attempt` has messages."""
+"""The columns of `attempt` that hold messages."""
 _LAST: Final = slice(-1, None)
-"""Where those of `finished` and `waiting` have theirs."""
+"""The column of `finished` and `waiting` that holds one."""
 
 
 class TableEnds(GatheredEnds):
@@ -64,7 +64,7 @@ class TableEnds(GatheredEnds):
         self._step: TableStep = step
 
     def write(self) -> None:
-        """Write it all."""
+        """Write all gathered ends."""
         step = self._step
         step.attempts_failed(self.errors)
         step.many(self.insert_attempts, step.storable_rows(self.attempts, _TEXTS_OF_ATTEMPT))
@@ -83,7 +83,7 @@ class TableEnds(GatheredEnds):
 
 
 def trim_attempts(step: TableStep, seq: int) -> None:
-    """Drop a job's oldest records of attempts beyond their bound, and keep their events."""
+    """Drop a job's oldest attempt records beyond their bound, and keep their events."""
     surplus: Any = step.execute(
         SURPLUS_ATTEMPT, (seq, step.settings.attempt_records_max)
     ).fetchone()
@@ -93,7 +93,7 @@ def trim_attempts(step: TableStep, seq: int) -> None:
 
 
 def entry(step: TableStep, seq: int, version: int, attempts: int, events: int) -> PendingEntry:
-    """A job that is to be pending again, which was running or had ended."""
+    """The entry of a job that was running or had ended and becomes pending again."""
     row: Any = step.execute(WHERE_IT_ENTERS, (seq,)).fetchone()
     lane, priority, base, *rest = row
     return PendingEntry(seq, lane, priority, base, version, attempts, events, step.now, *rest)
@@ -126,7 +126,7 @@ class TableHolderBook(ABC):
     def held(
         self, leases: Collection[LeaseName]
     ) -> Mapping[LeaseName, tuple[RunningJob, RunningLease]]:
-        """Those of these leases that run."""
+        """The given leases that are still held."""
 
     def refuse(self, job_id: str, version: int) -> LeaseLostError:
         return self.histories.refuse(self._step, job_id, version)
@@ -145,7 +145,7 @@ class TableHolderBook(ABC):
 
     def add_lines(self, job: RunningJob, lines: Sequence[LogLine], dropped: int) -> None:
         step, seq = self._step, job[0]
-        # The number of a dropped line is used up: the rest tells how many there were.
+        # Dropped lines use up numbers, so the remaining numbers show how many there were.
         n = step.execute(LAST_LINE, (seq,)).fetchone()[0] + dropped
         numbered = list(enumerate(lines, start=n + 1))[-LOG_LINES_MAX:]
         step.many(

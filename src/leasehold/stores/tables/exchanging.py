@@ -19,7 +19,7 @@ from leasehold.stores.tables.step import TableStep
 
 
 def are_of_different_jobs(settlements: Sequence[Settlement]) -> bool:
-    """Whether all of them can be judged at once: not a job twice, under an old and a new lease."""
+    """Whether all can be judged at once: no job occurs twice, under an old and a new lease."""
     return len({settlement.job_id for settlement in settlements}) == len(settlements)
 
 

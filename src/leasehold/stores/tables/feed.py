@@ -1,8 +1,8 @@
-"""The change feed: triggers write it, in whichever write makes the change, while somebody follows.
+"""The change feed: while somebody follows it, triggers write it in the write that makes the change.
 
-A job's move is a row inserted into one of four tables, and any other event of its history raises
-`events` there: so triggers on these miss no writer. They are made for the first follower and
-dropped after the last, so that a store without followers pays nothing at all.
+A job's change of status is a row inserted into one of four tables, and any other event of its
+history raises `events` there, so triggers on these tables miss no writer. They are created for the
+first follower and dropped after the last, so a store without followers pays nothing at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
 _REFRESHED_MICROS: Final = 300_000_000
-"""How old the note of the latest look may get: looking is writing no more often than that."""
+"""How old the record of the latest look may get: looks write no more often than this."""
 
 _KINDS: Final[tuple[ChangeKind, ...]] = ("job", "queue", "worker", "schedule", "setting")
 _JOB, _QUEUE, _WORKER, _SCHEDULE, _SETTING = range(len(_KINDS))
@@ -36,7 +36,7 @@ _OTHER_TABLES: Final = (
     ("schedule", _SCHEDULE, "name", ("INSERT", "UPDATE", "DELETE")),
     ("setting", _SETTING, "name", ("INSERT", "UPDATE", "DELETE")),
 )
-# Of a job that was deleted since, only that is told: its id is known no more.
+# For a job deleted since, only the deletion is reported: its id is no longer known.
 _READ: Final = f"""
     SELECT change.n, kind, coalesce(name, job.id), status, change.events,
         CASE WHEN status IS NULL THEN NULL
@@ -58,7 +58,7 @@ _FOLLOW: Final = """
 """
 _FORGET: Final = "DELETE FROM meta WHERE key = 'followed_at'"
 _EMPTY: Final = "DELETE FROM change"
-# One number is left out, so that a cursor from before does not look like the latest.
+# One number is skipped, so that an older cursor does not look like the latest.
 _SKIP: Final = ("INSERT INTO change (kind, name) VALUES (0, '')", _EMPTY)
 
 
@@ -67,7 +67,7 @@ class Noted(NamedTuple):
 
     trigger: str
     what: str
-    """Such as `INSERT` or `UPDATE OF events`."""
+    """The event of the trigger, such as `INSERT` or `UPDATE OF events`."""
     table: str
     statement: str
 
@@ -98,14 +98,14 @@ class Bounds(NamedTuple):
     """The kept part of the feed."""
 
     since: int
-    """A follower that has seen this number, or a later one, has missed nothing."""
+    """A follower that has seen this number or a later one has missed nothing."""
     latest: int
     followed_at: int | None
-    """When somebody last looked; None if nothing is kept."""
+    """When a follower last looked; None if nothing is recorded."""
 
 
 class TableFeed(ABC):
-    """The feed of a store; a database has its own kind of triggers."""
+    """The feed of a store; each database has its own kind of triggers."""
 
     @abstractmethod
     def bounds(self, db: Any) -> Bounds: ...
@@ -118,7 +118,7 @@ class TableFeed(ABC):
 
     @abstractmethod
     def trim(self, step: Any, latest: int) -> None:
-        """Forget old changes, unless a trigger does."""
+        """Forget old changes, unless a trigger does that."""
 
     def begin_to_follow(self, database: Any) -> bool:
         """Keep changes from now on; answers whether they were kept already."""
@@ -126,13 +126,13 @@ class TableFeed(ABC):
         return was_followed
 
     def final(self, database: Any, seen: int | None) -> int | None:  # noqa: ARG002  # for subclasses
-        """The number up to which nothing new can turn up, where it is not that of the latest."""
+        """The number up to which no new changes can appear, if it is not that of the latest."""
         return None
 
     def is_followed(self, db: SqlConnection, now: int) -> bool:
-        """Whether changes are kept, and somebody has looked lately."""
+        """Whether changes are recorded and a follower has looked recently."""
         followed_at = self.bounds(db).followed_at
-        # A look from the future was noted before a person set the clock right.
+        # A look in the future was recorded before a person repaired the clock.
         return followed_at is not None and 0 <= now - followed_at < _REFRESHED_MICROS
 
     def follow(self, step: TableStep) -> bool:
@@ -146,7 +146,7 @@ class TableFeed(ABC):
         return was_followed
 
     def end_if_unfollowed(self, step: TableStep) -> None:
-        """Keep no more changes once the feed was not followed for long."""
+        """Stop recording changes when the feed has not been followed for long."""
         _, latest, followed_at = self.bounds(step.db)
         self.trim(step, latest)
         if followed_at is None or step.now - followed_at <= FOLLOWED_SECONDS * 1e6:

@@ -1,7 +1,7 @@
-"""Figures: the counters of lanes, failures by fingerprint, and the work of each worker.
+"""Figures: the counters of lanes, failures by fingerprint, and the totals of each worker.
 
-Jobs are never scanned. Guard: written in the operation that ends or begins the attempts, and rolled
-back with it. A row that cannot be read is as good as none: no job waits for it to be mended.
+Jobs are never scanned. Guard: figures are written in the operation that ends or begins the
+attempts, and rolled back with it. An unreadable row counts as missing: no job waits for its repair.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def stats_from(lanes: str) -> str:
 def standings_from(lanes: str, queue: str) -> str:
     """The statement for each queue's jobs by status, and its pending ones by band of priority.
 
-    `queue` is how the queue's name is read.
+    `queue` is the expression for the queue's name.
     """
     names = (*(status.value for status in Status), *(f"pending_{band}" for band in BANDS))
     return f"SELECT {queue}, {_sums(names)} FROM {lanes} WHERE {OF_QUEUE} GROUP BY queue"
@@ -111,11 +111,11 @@ _hours: Final[msgspec.json.Decoder[tuple[int, ...]]] = msgspec.json.Decoder(tupl
 _jobs: Final[msgspec.json.Decoder[tuple[str, ...]]] = msgspec.json.Decoder(tuple[str, ...])
 
 STATUSES: Final = tuple(Status)
-"""In their order; an enumeration is slow to go through for each of hundreds of queues."""
+"""In order; iterating over an enum is slow with hundreds of queues."""
 
 
 class TableFailures(ABC):
-    """The failures, as core.rules.failures asks for them."""
+    """The failures, for core.rules.failures."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -154,7 +154,7 @@ class TableFailures(ABC):
 
 
 def failures_of(rows: Iterable[Any]) -> Iterator[Failure]:
-    """The failures that rows tell."""
+    """The failures in rows."""
     for row in rows:
         named = dict(zip(FAILURE_COLUMNS, row, strict=True))
         for name, decode in (("jobs", _jobs.decode), ("hours", _hours.decode)):
@@ -168,7 +168,7 @@ def failures_of(rows: Iterable[Any]) -> Iterator[Failure]:
 
 
 def row_of(failure: Failure) -> tuple[Any, ...]:
-    """The row that tells a failure."""
+    """The row of a failure."""
     *named, first_at, last_at, jobs, hours = msgspec.structs.astuple(failure)
     return (
         *named,
@@ -180,12 +180,12 @@ def row_of(failure: Failure) -> tuple[Any, ...]:
 
 
 def failed_with(reader: Reader) -> dict[ErrorType, int]:
-    """How many attempts failed with errors of each type."""
+    """How many attempts failed, by type of error."""
     return {ErrorType(queue, name): attempts for queue, name, attempts in reader.rows(TYPES)}
 
 
 def worker_totals(reader: Reader, open_minute: int) -> Iterator[tuple[str, WorkerTotals]]:
-    """What each worker did, by queue."""
+    """The totals of each worker, by queue."""
     lately: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for number, counter, jobs in reader.db.execute(WORKED_LATELY):
         lately[number][WORKER_COUNTERS[counter]] = jobs
@@ -205,7 +205,7 @@ def worker_totals(reader: Reader, open_minute: int) -> Iterator[tuple[str, Worke
 
 
 class TableMetrics(ABC):
-    """What core.rules.metrics asks of a reader; each store hands in its statements."""
+    """The reads for core.rules.metrics; each store supplies its statements."""
 
     stats: str
     standing: str
@@ -226,7 +226,7 @@ class TableMetrics(ABC):
     def queues(self) -> Iterable[str]: ...
 
     def named(self, queue: Any) -> str:
-        """The name of a queue, as statements read it."""
+        """The expression by which statements read a queue's name."""
         return str(queue)
 
     def standings(self, queue: str | None) -> Mapping[str, QueueStanding]:
@@ -264,7 +264,7 @@ class MetricsOf(Protocol):
 
 
 class FigureVerbs(ABC):
-    """None of them scans jobs."""
+    """Verbs for figures; none of them scans jobs."""
 
     _database: TableDatabase
     _reader: Callable[[Any], Reader]
@@ -273,7 +273,7 @@ class FigureVerbs(ABC):
 
     @abstractmethod
     def _lost_workers(self, db: Any) -> Collection[str]:
-        """Workers proved dead whose jobs are not taken back yet."""
+        """Workers proved dead whose jobs have not yet been taken back."""
 
     def stats(self, queue: str | None = None) -> Stats:
         return self._database.look(lambda db: stats(db, self._metrics.stats, queue))

@@ -1,7 +1,7 @@
-"""The state of queues and lanes that lets jobs through: submits (`core.rules.gate`) and leases.
+"""The state of queues and lanes that admits jobs to submits (`core.rules.gate`) and leases.
 
-Guard: depth, slots and buckets are read, and written down, in the write that stores, leases or ends
-the jobs, so no other process comes in between. A lane is one queue and one task, known by number.
+Guard: depth, slots and buckets are read and saved in the write that stores, leases or ends the
+jobs, so no other process comes in between. A lane is one queue and one task, identified by number.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ KEEP_BREAKER: Final = """
 
 
 def breaker_failed(step: TableStep, lane: int, rule: Breaker) -> None:
-    """Count one more failure in a row, and hold the lane back when they are too many."""
+    """Count one more failure in a row, and hold the lane back if there are too many."""
     step.flush()  # Earlier completions close the breaker first.
     row = step.execute(LOAD_BREAKER, (lane,)).fetchone()
     keep_breaker(step, lane, BreakerState(*row).failed(rule, step.now))
 
 
 def keep_breaker(step: TableStep, lane: int, breaker: BreakerState) -> None:
-    """Write down how a lane's breaker stands."""
+    """Save the state of a lane's breaker."""
     step.look_again()
     step.execute(KEEP_BREAKER, (*breaker, lane))
 
 
 RUNNING: Final = "SELECT CAST(coalesce(sum(running), 0) AS bigint) FROM lane WHERE queue = $1"
 PENDING: Final = "SELECT CAST(coalesce(sum(pending), 0) AS bigint) FROM lane WHERE queue = $1"
-# SQLite takes a value that is no number for greater than all numbers: it is left out.
+# In SQLite a value that is not a number sorts above all numbers; it is left out.
 NEXT_REST: Final = f"SELECT min(until) FROM resting WHERE queue = $1 AND until <= {MOMENT_MAX}"
 
 
@@ -72,7 +72,7 @@ class Limits:
 
 
 def tell_who_may_go_on(step: TableStep) -> None:
-    """After an operation: wake workers that may go on because of the places that it left free."""
+    """After an operation: wake workers that may continue because of slots that it freed."""
     if step.newly_shown:
         step.newly_shown.clear()
         step.hints.ready = True
@@ -114,11 +114,11 @@ class TableStartBook(ABC):
 
     @abstractmethod
     def _keep(self, buckets: Sequence[tuple[str, str, int]]) -> None:
-        """Write rows of `bucket`, in the place of those that are there."""
+        """Save rows of `bucket`, replacing existing ones."""
 
     def full_at(self, queue: str, bucket: str) -> int:
         row = self._db.execute(FULL_AT, (queue, bucket)).fetchone()
-        # A bucket that cannot be read is as good as none: it is full.
+        # An unreadable bucket counts as missing, that is, as full.
         return row[0] if row is not None and type(row[0]) is int else 0
 
     def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
@@ -145,11 +145,11 @@ class TableGate:
         return self.step.rules.get(queue)
 
     def fill_of(self, queue: str) -> QueueFill:
-        # This write may have made jobs pending before, and the lanes must say so.
+        # This write may already have made jobs pending, and the lanes must include them.
         self.step.write_counters()
         pending, ended = self._row(FILLED, queue)
         drain = self._row(DRAIN, queue)
-        # None before the first look; and a damaged sample is measured anew.
+        # None before the first look; a damaged sample is measured again.
         is_known = all(type(each) is int for each in drain)
         return QueueFill(pending, ended, Drain(*drain) if is_known else None)
 
@@ -171,27 +171,27 @@ class TableLaneNumbers(ABC):
 
     @abstractmethod
     def _find(self, step: Any, names: Collection[LaneName]) -> dict[LaneName, int]:
-        """The numbers of those of these lanes that are there."""
+        """The numbers of the given lanes that exist."""
 
     @abstractmethod
     def _make(self, step: Any, names: Collection[LaneName]) -> dict[LaneName, int]:
-        """Make these lanes."""
+        """Create these lanes."""
 
     def forget(self) -> None:
-        """Committed rows may be lost."""
+        """Forget all numbers, since committed rows may be lost."""
         self._known = {}
 
     def known(self, queue: str, task: str) -> int | None:
-        """The number of a lane, if it is remembered."""
+        """The remembered number of a lane, if there is one."""
         return self._known.get((queue, task))
 
     def numbers(self, step: TableStep, names: set[LaneName]) -> Mapping[LaneName, int]:
-        """The numbers of lanes; missing ones are made."""
+        """The numbers of lanes; missing ones are created."""
         known = self._known
         if names <= known.keys():
             return known
         found = self._find(step, names)
-        # One made in this very write is not remembered yet: it may still be rolled back.
+        # A number created in this write is not remembered yet, since it may still be rolled back.
         known.update({name: id_ for name, id_ in found.items() if name not in step.new_lanes})
         missing = [name for name in names if name not in found]
         if missing:

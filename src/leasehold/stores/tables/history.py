@@ -1,4 +1,4 @@
-"""The rows that `core.rules.history` weaves a job's history of."""
+"""The rows from which `core.rules.history` assembles a job's history."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ATTEMPTS: Final = Query(
         "heartbeat_at": Kind.MOMENT_OR_NULL,
         "lease_micros": Kind.WHOLE,
     },
-    # Events are numbered in the order of leases: a page of them needs no more rows than events.
+    # Events are numbered in the order of leases, so a page needs no more rows than it has events.
     "FROM attempt WHERE seq = $1 AND ended_event > $2 ORDER BY version LIMIT $3",
 )
 _RUNNING_ATTEMPT: Final = Query(
@@ -69,7 +69,7 @@ _IS_DROPPED: Final = """
 _CREATED: Final = Query(
     {"seq": Kind.WHOLE, "created_at": Kind.MOMENT, "born": Kind.WHOLE}, "FROM job WHERE id = $1"
 )
-# When a lease began whose attempt record had to go.
+# When a lease began whose attempt record was dropped.
 _LEASED_AT: Final = f"""
     SELECT at FROM event WHERE seq = $1 AND version = $2 AND event = {EVENT_CODE[Event.LEASED]}
 """

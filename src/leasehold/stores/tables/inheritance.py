@@ -1,8 +1,9 @@
-"""Bases of jobs that others wait for: `raised` has a row for each whose base is above its priority.
+"""Bases of jobs that others wait for: `raised` has a row for each job whose base is above its
+priority.
 
-Guard: dependents are told by `blocker`, in the same write. A row in `raised` goes when no dependent
-with a higher priority waits any more, or when the job has ended and all its dependents have been
-told. The rest of a write has rows in `inheriting`.
+Guard: dependents are read from `blocker`, in the same write. A row in `raised` is removed when no
+dependent with a higher priority waits any more, or when the job has ended and all its dependents
+have been handled. Work that a write leaves has rows in `inheriting`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class TableBases(inheritance.NumberedBases):
 
     ready: ClassVar[type[TableReady]]
     needs: ClassVar[str]
-    """The unfinished dependencies of a job: by its number, beyond a number, so many."""
+    """The unfinished dependencies of a job, by its number, after a number, up to a limit."""
 
     def __init__(self, step: TableStep) -> None:
         super().__init__(step)
@@ -106,34 +107,34 @@ class TableBases(inheritance.NumberedBases):
     # -- what happens to bases -----------------------------------------------------------------
 
     def go_on(self) -> None:
-        """Let changes of bases reach whom they concern, in this operation or an earlier write."""
+        """Propagate changes of bases made in this operation or an earlier write."""
         if self.spread():
-            # Workers are woken, since their next exchange goes on with it.
+            # Workers are woken, since their next exchange continues this.
             self._step.hints.unresolved = self._step.hints.ready = True
 
     def raise_needed(self, waiting: Sequence[tuple[int, int]]) -> None:
-        """Raise what these jobs, each with its base, have begun to wait for."""
+        """Raise the jobs that these jobs, each with its base, have begun to wait for."""
         if waiting:
             for seq, base in waiting:
                 self.changed(seq, base)
             self.go_on()
 
     def reprioritized(self, seq: int, before: int) -> None:
-        """A job's own priority has changed from this one."""
+        """Handle a change of a job's own priority from this one."""
         raised = self._rows(RAISED_TO, seq)
         inheritance.given_priority(self, seq, max(before, raised[0][0] if raised else 0))
         self.go_on()
 
 
 def fall_back(step: TableStep, seq: int) -> None:
-    """All dependents of a job have been told of its end: none raises it any more."""
+    """All dependents of a job have been handled, so none raises it any more."""
     step.execute(FALL_BACK, (seq,))
 
 
 def problems(db: SqlConnection) -> Iterator[str]:
     """Every fault that would let a job wait for one that is served after it should be."""
     if db.execute(SOME_LEFT).fetchall()[0][0]:
-        return  # Not all changes have reached whom they concern.
+        return  # Not all changes have been propagated.
     for (job_id,) in db.execute(_TOO_LOW):
         yield f"job {job_id} stands lower than a job that waits for it"
     for (job_id,) in db.execute(_TOO_HIGH):

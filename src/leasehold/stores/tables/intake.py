@@ -43,7 +43,7 @@ STATUSES: Final = """
 SUBMITTED_COLUMN: Final = tuple(
     f"total_{SUBMITTED_IN[band_of(priority)]}" for priority in range(101)
 )
-"""By priority, the column of its band."""
+"""The column of a priority's band, by priority."""
 
 ONE_MORE: Final = tuple(
     {
@@ -54,7 +54,7 @@ ONE_MORE: Final = tuple(
     }
     for priority in range(101)
 )
-"""By priority, what one more pending job adds to the counters of its lane."""
+"""What one more pending job adds to its lane's counters, by priority."""
 
 _SCHEDULED: Final = STATUS_CODE[Status.SCHEDULED]
 _BLOCKED: Final = STATUS_CODE[Status.BLOCKED]
@@ -62,7 +62,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class NewJobs(NamedTuple):
-    """Jobs that nothing stands against, as rows."""
+    """Accepted jobs, as rows."""
 
     jobs: list[tuple[Any, ...]]
     """The rows of `job`."""
@@ -82,14 +82,14 @@ class TableIntake(TableGate, ABC):
     ready: ClassVar[type[TableReady]]
     linker: ClassVar[type[TableLinker]]
     keep_keys: ClassVar[str]
-    """For `many`, like the next one."""
+    """For `many`, like the next one: statements about many rows."""
     insert_waiting: ClassVar[str]
 
     def __init__(self, step: Any, lanes: TableLaneNumbers) -> None:
         super().__init__(step)
         self._lanes = lanes
         self._numbers: dict[str, int] = {}
-        """The dependencies that were looked for and found, and their numbers."""
+        """The dependencies found so far, with their numbers."""
         self.has_rules = bool(step.rules)
         self.defaults: DraftDefaults | None = step.settings.draft_defaults
 
@@ -100,16 +100,16 @@ class TableIntake(TableGate, ABC):
 
     @abstractmethod
     def _take_numbers(self, jobs: int) -> Sequence[int]:
-        """So many job numbers that were never used, ascending."""
+        """Job numbers that were never used, ascending."""
 
     @abstractmethod
     def _insert(self, new: NewJobs, drafts: Sequence[Draft]) -> None:
-        """Write the rows of `job`, and call `_enter`; raises if an id is taken, and undoes all."""
+        """Write the rows of `job`, and call `_enter`; if an id is taken, undoes all and raises."""
 
     # -- what all of them do alike -------------------------------------------------------------
 
     def crowd(self, jobs: int) -> None:
-        """The disk is the only limit."""
+        """Always None: the disk is the only limit."""
 
     def taken(self, job_ids: Collection[str]) -> Collection[str]:
         return {job_id for (job_id,) in self._of_ids(TAKEN, job_ids)}
@@ -136,12 +136,12 @@ class TableIntake(TableGate, ABC):
             step.many(self.keep_keys, rows)
         if links:
             self.linker(step).link(numbers, drafts, links, self._numbers)
-        # A delayed job wakes workers too: it may be due before anything they know of.
+        # A delayed job wakes workers too: it may be due before any job they know of.
         step.hints.ready = True
         return new.answers
 
     def _enter(self, new: NewJobs) -> None:
-        """Let new jobs into the tables that hold them."""
+        """Enter new jobs into their state tables."""
         step = self.step
         ready = self.ready(step)
         ready.enter_new(new.newcomers)
@@ -179,7 +179,7 @@ def new_jobs(
     numbers: Sequence[int],
     blocked: Collection[str],
 ) -> NewJobs:
-    """Make jobs of drafts that nothing stands against; those in `blocked` are born so."""
+    """Make jobs of accepted drafts; those in `blocked` start out blocked."""
     new = jobs, newcomers, entries, waiting, answers = NewJobs([], [], [], [], [])
     capped, key_limits = step.rules.capped, step.rules.key_limits
     born: dict[tuple[int, Status, str], int] = {}
@@ -242,7 +242,7 @@ def job_row(seq: int, lane: int, status: Status, draft: Draft, now: int) -> tupl
         now,
         allowance - 1,
         allowance,
-        # A column's values are all of one type, whole numbers of seconds too.
+        # A column's values all have one type, even whole numbers of seconds.
         None if timeout is None else float(timeout),
         None if lease is None else float(lease),
         None if draft.deadline is None else to_micros(draft.deadline),

@@ -1,4 +1,4 @@
-"""Reading jobs: snapshots, and searches that read only so far. Never a write, nor a wait."""
+"""Reading jobs: snapshots, and searches of bounded length. Never writes or waits."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from leasehold.stores.tables.order import AT_ITS_PLACE
 from leasehold.stores.tables.statements import Clause, Dialect, SqlConnection, numbered
 
 FEW: Final = 10_000
-"""So many jobs are found by a list of their numbers, wherever they stand."""
+"""Up to this many jobs are found by a list of their numbers, whatever their status."""
 # Two seeks; both ends in one SELECT would be a scan.
 NUMBERS: Final = "SELECT (SELECT min(seq) FROM job), (SELECT max(seq) FROM job)"
 FAILED: Final = f"SELECT count(*) FROM (SELECT 1 FROM failed_job LIMIT {FEW + 1}) AS failed"
 
 
 def of_the_job(where: JobFilter, dialect: Dialect) -> list[Clause]:
-    """A filter's conditions on a job's own columns, but for texts and metadata."""
+    """A filter's conditions on a job's own columns, except texts and metadata."""
     compared = (
         ("job.priority >= {}", where.priority_min),
         ("job.priority <= {}", where.priority_max),
@@ -64,7 +64,7 @@ def of_the_job(where: JobFilter, dialect: Dialect) -> list[Clause]:
 
 
 def among(dialect: Dialect, wanted: Mapping[str, Sequence[str] | None]) -> list[Clause]:
-    """That columns have one of the values wanted of them; None wants nothing."""
+    """Conditions that columns have one of the wanted values; None means any value."""
     return [
         (dialect.among(column, "{}"), (dialect.listed(values),))
         for column, values in wanted.items()
@@ -73,7 +73,7 @@ def among(dialect: Dialect, wanted: Mapping[str, Sequence[str] | None]) -> list[
 
 
 def has(status: Status) -> str:
-    """That a job has a status, by what stands beside it."""
+    """The condition that a job has a status, by the state table with its row."""
     if status.is_terminal:
         return f"finished.status = {STATUS_CODE[status]}"
     if status is Status.PENDING:
@@ -90,10 +90,10 @@ def lowest_read(
     read_max: int | None,
     jobs_of: Callable[[JobFilter], int],
 ) -> int | None:
-    """The number below which a search does not look, so that it reads about so many jobs.
+    """The number below which a search stops, so that it reads about this many jobs.
 
-    None where all may be read: few are left, an index leads to the fitting ones, or few can fit.
-    `jobs_of` counts the jobs in the queues, of the tasks and in the statuses of a filter.
+    None if all may be read: few are left, an index leads to the matching ones, or few can match.
+    `jobs_of` counts the jobs with the queues, tasks and statuses of a filter.
     """
     most = looked_through(where, read_max)
     if most is None or _few_can_fit(db, where, jobs_of):
@@ -101,7 +101,7 @@ def lowest_read(
     lowest, highest = db.execute(NUMBERS).fetchone()
     if lowest is None:
         return None
-    # Numbers of pruned jobs are passed over at no cost.
+    # Numbers of pruned jobs are skipped at no cost.
     numbers_a_job = (highest - lowest + 1) / max(1, jobs_of(JobFilter()))
     top = highest + 1 if before is None else min(before, highest + 1)
     bottom = top - max(1, round(most * numbers_a_job))
@@ -135,10 +135,10 @@ class TableJobs(ABC):
     lanes: ClassVar[str]
     """The numbers of a queue's lanes that may have pending jobs."""
     linked: ClassVar[str]
-    """Finds, from a list of ids, the numbers of these jobs and of all that are linked with them."""
+    """Finds, from a list of ids, the numbers of these jobs and of all jobs linked with them."""
     dialect: ClassVar[Dialect]
     _stopped_at: int | None = None
-    """The job that a bounded search has read last, if it stopped before the end."""
+    """The last job read by a bounded search, if it stopped before the end."""
 
     def __init__(self, db: Any) -> None:
         self._db: SqlConnection = db
@@ -151,11 +151,11 @@ class TableJobs(ABC):
 
     @abstractmethod
     def find_ids(self, prefix: str, limit: int) -> list[str]:
-        """Ids that begin like this, in order."""
+        """Ids with this prefix, in order."""
 
     @abstractmethod
     def _places(self) -> LaneReader:
-        """Reads where pending jobs stand."""
+        """A reader of the places of pending jobs."""
 
     @abstractmethod
     def _numbered(self, numbers: Sequence[int]) -> list[Job]:
@@ -163,7 +163,7 @@ class TableJobs(ABC):
 
     @abstractmethod
     def _counted(self, where: JobFilter) -> int:
-        """How many jobs are in the queues, of the tasks and in the statuses of a filter."""
+        """How many jobs have the queues, tasks and statuses of a filter."""
 
     @abstractmethod
     def _page(
@@ -174,22 +174,22 @@ class TableJobs(ABC):
         bottom: int | None,
         without: Collection[HeavyField],
     ) -> tuple[list[Job], int | None]:
-        """The next jobs that fit, the last submitted first; the number of the last, if there are
+        """The next matching jobs, last submitted first, and the number of the last if there are
         more.
         """
 
     @abstractmethod
     def _clauses(self, where: JobFilter) -> list[Clause]:
-        """A filter's conditions, which must all hold; as many as this database can decide."""
+        """A filter's conditions that this database can decide, all of which must hold."""
 
     @abstractmethod
     def _fitting(
         self, where: JobFilter, limit: int, seen: int | None, *, oldest_first: bool
     ) -> list[tuple[int, str]]:
-        """The numbers and ids of jobs that fit, beyond one."""
+        """The numbers and ids of matching jobs, beyond a given one."""
 
     def _read_max(self, where: JobFilter, read_max: int) -> int:  # noqa: ARG002  # for subclasses
-        """How many jobs a search may read: fewer where to read one costs more."""
+        """How many jobs a search may read: fewer if reading one costs more."""
         return read_max
 
     # -- filters -------------------------------------------------------------------------------
@@ -197,12 +197,12 @@ class TableJobs(ABC):
     def _condition(
         self, where: JobFilter, *numbers: tuple[str, int | None]
     ) -> tuple[str, list[Any]]:
-        """A filter's condition and its values, with these about the jobs' numbers."""
+        """A filter's condition and values, with conditions on the jobs' numbers added."""
         about = ((clause, (number,)) for clause, number in numbers if number is not None)
         return numbered([*self._clauses(where), *about])
 
     def _count(self, where: JobFilter, limit: int, bottom: int | None) -> int:
-        """How many jobs fit, counted up to so many."""
+        """How many jobs match, counted up to a bound."""
         condition, values = self._condition(where, ("job.seq >= {}", bottom))
         fitting = f"{IDS} WHERE {condition} LIMIT ${len(values) + 1}"
         found: Any = self._db.execute(
@@ -225,14 +225,14 @@ class TableJobs(ABC):
             return None
         queue, seq = found
         served = self._in_order(f"{self.lanes} UNION ALL {_PARKED}", queue, now)
-        # A job that cannot be placed, because its row or another is damaged, stands nowhere.
+        # A job that cannot be placed because a row is damaged has no position.
         with suppress(*UNREADABLE):
             return next((count for count, row in enumerate(served) if row[SEQ] == seq), None)
         return None
 
     def peek(self, queue: str, limit: int, now: int) -> list[Job]:
-        """The pending jobs of a queue that are served first."""
-        # Where a damaged row stands is not known: the jobs read before it are told.
+        """The pending jobs of a queue that will be served first."""
+        # A damaged row has no known place: the jobs read before it are returned.
         numbers: list[int] = []
         with suppress(*UNREADABLE):
             numbers.extend(
@@ -258,7 +258,7 @@ class TableJobs(ABC):
         without: Collection[HeavyField] = (),
         read_max: int | None = None,
     ) -> Page:
-        """Jobs that fit, the last submitted first."""
+        """Matching jobs, last submitted first."""
         before = check_cursor(limit, cursor)
         check_left_out(without)
         check_read(read_max)
@@ -274,11 +274,11 @@ class TableJobs(ABC):
         return lowest_read(self._db, where, before, most, self._counted)
 
     def count(self, where: JobFilter, counted_max: int, read_max: int | None = None) -> Count:
-        """How many jobs fit, counted up to one more than the bound."""
+        """How many jobs match, counted up to one more than the bound."""
         check_count(counted_max)
         check_read(read_max)
         if where == JobFilter(queues=where.queues, tasks=where.tasks, statuses=where.statuses):
-            # The lanes know it: no job is read.
+            # The lanes have the count: no job is read.
             return Count(self._counted(where))
         bottom = self._lowest_read(where, None, read_max)
         fitting = self._count(where, counted_max + 1, bottom)
@@ -286,7 +286,7 @@ class TableJobs(ABC):
         return counted_up_to(fitting, counted_max, read_all=read_all)
 
     def count_by_status(self, where: JobFilter) -> Mapping[Status, int]:
-        """How many jobs fit, all of them counted."""
+        """How many jobs match by status, counting all of them."""
         known = by_status_counters(where, self._counts)
         return self._by_status(where) if known is None else known
 
@@ -296,7 +296,7 @@ class TableJobs(ABC):
     def find_fitting(
         self, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
     ) -> tuple[list[str], str | None]:
-        """The ids of jobs that fit, from one end on, and where the next ones begin."""
+        """The ids of matching jobs, starting from one end, and where the next ones begin."""
         seen = check_cursor(limit, cursor)
         found = self._fitting(where, limit + 1, seen, oldest_first=oldest_first)
         further = str(found[limit - 1][0]) if len(found) > limit else None

@@ -1,4 +1,4 @@
-"""The row of a job, wherever it stands, and the snapshot it becomes: only here is that said."""
+"""The row of a job in any status, and the snapshot made from it, defined only here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JobColumn(NamedTuple):
     expression: str
     kind: Kind
     instead: Any = None
-    """What a snapshot says if it cannot be read."""
+    """The value in a snapshot if it cannot be read."""
 
 
 COLUMNS: Final = (
@@ -93,7 +93,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 """The columns of a snapshot, in the order of a JobRow."""
 
-# Exactly one of the four state tables has a row for it.
+# Exactly one of the four state tables has a row for the job.
 FROM: Final = f"""
     FROM job
     {{}} JOIN lane ON lane.id = job.lane
@@ -107,7 +107,7 @@ FROM: Final = f"""
     LEFT JOIN dependent ON dependent.seq = job.seq
     LEFT JOIN failed_job ON failed_job.seq = job.seq
 """
-"""A store may say how strictly a job is joined to its lane."""
+"""A store chooses how strictly a job is joined to its lane."""
 _FROM: Final = FROM.format("")
 JOB: Final = f"SELECT {', '.join(each.expression for each in COLUMNS)} {_FROM}"
 """One row per job: the columns of a JobRow."""
@@ -118,7 +118,7 @@ IDS: Final = f"SELECT job.seq, job.id {_FROM}"
 BY_STATUS: Final = (
     f"SELECT {next(each.expression for each in COLUMNS if each.name == 'status')}, count(*) {_FROM}"
 )
-"""How many jobs there are, by the code of their status; to be grouped by that."""
+"""Counts of jobs by status code, to be grouped by that."""
 _LIGHT: Final = {
     "payload": {"payload": "{0}", "codec": f"'{LEFT_OUT}'"},
     "result": {
@@ -127,13 +127,14 @@ _LIGHT: Final = {
     },
     "metadata": {"metadata": "NULL"},
 }
-"""The constants fetched in place of columns that a search goes without; `{0}` is no bytes."""
+"""The constants that replace columns left out of a search; `{0}` is an empty bytes value."""
 
 
 def job_without(fields: Collection[str], no_bytes: str) -> str:
-    """JOB without these fields, whose pages are not even read; the same columns in the same order.
+    """JOB without these fields, whose pages are not even read; with the same columns in the same
+    order.
 
-    A payload that does not fit into its row's own page lies on others, which are passed over.
+    A payload that does not fit into its row's page is on other pages, which are skipped.
     """
     if not fields:
         return JOB
@@ -166,7 +167,7 @@ def snapshot(
     last_start: int | None,
     read: ReadDocument,
 ) -> Job:
-    """The job that a row tells, with its records: whom it waits for, its last error, its start."""
+    """The job in a row, with its records: its dependencies, last error and start."""
     started_at = row.started_at
     if started_at is None:
         started_at = row.acquired_at or last_start

@@ -1,7 +1,7 @@
 """The state of a job: which of the state tables holds its row, and how it ends without an attempt.
 
-Guard: a job has a row in exactly one of `ready`, `running`, `waiting` and `finished`. Whoever takes
-it out of one puts it into another in the same write.
+Guard: a job has a row in exactly one of `ready`, `running`, `waiting` and `finished`. A write that
+removes it from one adds it to another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _DELETE: Final = {
     "waiting": "DELETE FROM waiting WHERE {}",
     "finished": "DELETE FROM finished WHERE {}",
 }
-# What is no longer blocked waits for nobody; what has not ended any more has nobody to tell of it.
+# A job that is no longer blocked waits for nothing; one that is unfinished again has no end to
+# report.
 WAIT_FOR_NOBODY: Final = "DELETE FROM blocker WHERE {}"
 RAISED_NEEDS: Final = """
     SELECT needs FROM blocker CROSS JOIN raised WHERE raised.seq = needs AND {}
@@ -42,7 +43,7 @@ FORGET_KEYS: Final = """
         SELECT lane.queue, job.idempotency_key, job.seq
         FROM job JOIN lane ON lane.id = job.lane WHERE {})
 """
-# The events of a job are looked through only if the attempt's record had to go.
+# The events of a job are searched only if the attempt's record was dropped.
 HOLDER_UNDER: Final = f"""
     SELECT worker FROM attempt WHERE seq = $1 AND version = $2
     UNION ALL SELECT worker FROM event
@@ -59,7 +60,7 @@ RECORDS_OF_A_JOB: Final = (
 
 
 class JobState(NamedTuple):
-    """What every state table knows of a job."""
+    """The data about a job that every state table has."""
 
     seq: int
     id: str
@@ -70,9 +71,9 @@ class JobState(NamedTuple):
     events: int
     available_at: int
     worker: str | None = None
-    """Who holds it, while it runs."""
+    """Its holder, while it runs."""
     priority: int = 0
-    """Its own, where the store counts pending jobs by what it is told here."""
+    """Its own priority, if the store uses this to count pending jobs."""
 
 
 def state_by(column: str, dialect: Dialect, ended: str) -> str:
@@ -100,7 +101,7 @@ def state_by(column: str, dialect: Dialect, ended: str) -> str:
 
 
 class Ending(NamedTuple):
-    """A job that waits, and how it is to end."""
+    """A waiting job, and how to end it."""
 
     job: JobState
     after: Status
@@ -108,7 +109,7 @@ class Ending(NamedTuple):
 
 
 class TableHistories:
-    """The jobs of a store as they stand, and their histories, inside one write.
+    """The states of a store's jobs, and their histories, inside one write.
 
     See `leasehold.core.rules.fence.Histories`.
     """
@@ -120,7 +121,7 @@ class TableHistories:
     by_id: ClassVar[str]
     """The same of each id in a list."""
     find_settled: ClassVar[str]
-    """Selects outcome, status after and attempts of an attempt that its holder has ended."""
+    """Selects outcome, status after and attempts of an attempt ended by its holder."""
     find_result: ClassVar[str]
     """Selects the result of a job and its codec."""
     insert_finished: ClassVar[str]
@@ -132,7 +133,7 @@ class TableHistories:
     # -- what stands where ---------------------------------------------------------------------
 
     def standing_by_number(self, seqs: Sequence[int]) -> dict[int, JobState]:
-        """The states of those of these jobs that are there, by number."""
+        """The states of the given jobs that exist, by number."""
         return {state.seq: state for state in self._states(self.by_number, seqs)}
 
     def standing_by_id(self, job_ids: Sequence[str]) -> dict[str, JobState]:
@@ -172,8 +173,8 @@ class TableHistories:
 
     @classmethod
     def refuse(cls, step: TableStep, job_id: str, version: int) -> LeaseLostError:
-        """Refuse a stale holder, and tell the job's history."""
-        # The job is in another holder's hands, who may just now write to its history too.
+        """Refuse a stale holder, and record that in the job's history."""
+        # Another holder has the job, and may be writing to its history at the same time.
         step.must_be_alone()
         return fence.refuse(cls(step), job_id, version)
 
@@ -205,7 +206,7 @@ class TableHistories:
     # -- ends ----------------------------------------------------------------------------------
 
     def remove(self, jobs: Sequence[JobState]) -> None:
-        """Take the rows of jobs out of the tables that hold them."""
+        """Remove the rows of jobs from their state tables."""
         if pending := [job for job in jobs if job.status is Status.PENDING]:
             out = [(job.seq, job.lane, job.priority) for job in pending]
             self.ready(self._step).leave_by_numbers(out)
@@ -224,11 +225,13 @@ class TableHistories:
             self._of_each(TELL_NOBODY, ended)
 
     def stop_waiting(self, seqs: Sequence[int]) -> None:
-        """Take the rows of jobs out of `waiting`."""
+        """Remove the rows of jobs from `waiting`."""
         self._of_each(_DELETE["waiting"], seqs)
 
     def note_raised_by(self, blocked: Sequence[int]) -> None:
-        """Note whom blocked jobs may have raised; call it while `blocker` still says so."""
+        """Record which jobs these blocked ones may have raised; call it while `blocker` still has
+        the rows.
+        """
         step = self._step
         if step.somebody_waits:
             raised = RAISED_NEEDS.format(self.dialect.among("blocker.seq", "$1"))
@@ -236,7 +239,7 @@ class TableHistories:
             step.lowered.update(needed for (needed,) in rows)
 
     def end(self, endings: Sequence[Ending]) -> None:
-        """End jobs that are not running: they are cancelled, or dead letters."""
+        """End jobs that are not running: they become cancelled or dead letters."""
         if endings:
             self.remove([each.job for each in endings])
             self.finish(endings)
@@ -272,8 +275,8 @@ class TableHistories:
         return decisions
 
     def erase_all(self, seqs: Sequence[int]) -> None:
-        """Delete jobs that have ended with all their records, as if they had never been submitted;
-        whether anybody needs them is the caller's question.
+        """Delete ended jobs with all their records, as if they had never been submitted; the caller
+        checks whether any job needs them.
         """
         jobs = self.standing_by_number(seqs).values()
         assert len(jobs) == len(seqs), "a job that is not there is erased"
@@ -294,14 +297,14 @@ class TableHistories:
 
 
 def _table_of(status: Status) -> str:
-    """The table that holds jobs of this status, which is not pending."""
+    """The table for jobs with this status, which is not pending."""
     if status is Status.RUNNING:
         return "running"
     return "finished" if status in TERMINAL else "waiting"
 
 
 class LateRow(NamedTuple):
-    """A pending job that a sweep has found."""
+    """A pending job found by a sweep."""
 
     seq: int
     lane: int
@@ -315,7 +318,7 @@ class LateRow(NamedTuple):
 
 
 def cancel_late(histories: TableHistories, jobs: Sequence[Candidate | LateRow]) -> None:
-    """Jobs that were not started in time are cancelled, with that reason."""
+    """Cancel jobs that were not started in time, with that reason."""
     histories.end(
         [
             Ending(standing(job), Status.CANCELLED, not_started_by(from_micros(job.start_by or 0)))
@@ -325,6 +328,6 @@ def cancel_late(histories: TableHistories, jobs: Sequence[Candidate | LateRow]) 
 
 
 def standing(job: Candidate | LateRow) -> JobState:
-    """Where a pending job stands, as a lease or a sweep has read it."""
+    """The place of a pending job, as read by a lease or a sweep."""
     stood = (Status.PENDING, job.version, job.attempts, job.events, job.available_at, None)
     return JobState(job.seq, job.id, job.lane, *stood, job.priority)

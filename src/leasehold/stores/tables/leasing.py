@@ -1,8 +1,8 @@
 """Lease: promote due jobs, then take the best available ones; `core.rules.leasing` says which.
 
-A lease reads first and writes then: what cannot be read is found out before anything is granted. A
-job that is met and may not be leased, because it came too late or cannot be read, is taken out in
-the same write, up to a budget (`core.model.budget`); the next exchange goes on.
+A lease reads before it writes, so unreadable jobs are found before anything is granted. Candidates
+that are late or cannot be read are removed in the same write, up to a budget (`core.model.budget`);
+the next exchange continues.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def count_granted(
     counted: Sequence[tuple[int, int]],
     placed: Sequence[int],
 ) -> None:
-    """Count jobs from pending to running whose rows a lease has just moved.
+    """Count as running the jobs whose rows a lease has just moved out of pending.
 
-    `waits` has how long they waited, by lane and measure, `counted` the lane and priority of each;
-    `placed` are those that may have a place of their own.
+    `waits` has how long they waited, by lane and measure; `counted` the lane and priority of each;
+    `placed` the jobs that may have a place of their own.
     """
     for (lane, measure), waited in waits.items():
         step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
@@ -87,11 +87,11 @@ class Leased(NamedTuple):
     cut_short: bool = False
     """Whether the write's budget is used up: more may be available."""
     only_lane: int | None = None
-    """The one lane that had work, if it is known that there was one only, all of one tier."""
+    """The only lane that had work, if it is known to be the only one and all of one tier."""
 
 
 def enter_due(step: TableStep, histories: type[TableHistories], rows: Sequence[Any]) -> int:
-    """Make jobs pending that have waited until now; answers how many.
+    """Make jobs pending whose wait is over; returns how many.
 
     A row has the job's status, then the columns of a PendingEntry.
     """
@@ -117,7 +117,7 @@ def enter_due(step: TableStep, histories: type[TableHistories], rows: Sequence[A
 def next_moment(
     step: TableStep, moments: Iterable[int | None], queues: Iterable[str]
 ) -> int | None:
-    """The first of these moments, or of those at which a job of these queues may start."""
+    """The earliest of these times and of the times at which a job of these queues may start."""
     known = [moment for moment in moments if moment is not None]
     if step.rules.paced:
         step.write_counters()
@@ -132,7 +132,7 @@ def lease(
     life: int,
     look_at: type[TableLeaseLook],
 ) -> Leased:
-    """Take up to `limit` jobs, under this life of the worker; due ones are pending by now."""
+    """Take up to `limit` jobs for this life of the worker; due jobs are already pending."""
     rebalance(step, look_at.histories.ready)
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
@@ -150,7 +150,7 @@ def lease(
         look.choose()
         found, unreadable = look.make_leases()
         if unreadable:
-            # Nothing is granted yet: without these, others are the best.
+            # Nothing is granted yet, so the next look finds the best jobs without these.
             for job, problem in unreadable[:left]:
                 look.set_aside(job, problem)
             left -= len(unreadable)
@@ -169,7 +169,7 @@ def lease(
             if may_be_more and len(granted) < request.limit:
                 break
             return Leased(granted, only_lane=look.only_lane)
-        # Others of their keys have taken the places of jobs that came too late.
+        # Other jobs of the same keys have taken the places of late ones.
     step.hints.ready = True
     return Leased(granted, cut_short=True)
 
@@ -193,7 +193,7 @@ class TableLeaseLook(ABC):
         granted: int,
         late_max: int,
     ) -> None:
-        """With the parked jobs of these accounts; so many jobs were granted already."""
+        """Include the parked jobs of these accounts; `granted` jobs were granted already."""
         self._parked = parked
         self._step: TableStep = step
         self._request = request
@@ -201,11 +201,11 @@ class TableLeaseLook(ABC):
         self.lanes: dict[int, OpenLane] = {}
         """The lanes that have work, by number."""
         self._of_one_tier: set[int] = set()
-        """Those of them of which that is known."""
+        """The lanes known to have jobs of one tier only."""
         self.taken: list[Candidate] = []
         self.late: list[Candidate] = []
         self.turned_away: list[Candidate] = []
-        # The counters say how many slots are free, so they must be true now.
+        # The counters determine how many slots are free, so they must be up to date.
         if step.rules:
             step.write_counters()
         elif self.finds_lanes_by_counters:
@@ -228,11 +228,11 @@ class TableLeaseLook(ABC):
 
     @abstractmethod
     def _lane_reader(self, parent_id: str | None) -> LaneReader:
-        """Reads candidates, of one group if it is named."""
+        """The reader of candidates, of one group if it is named."""
 
     @abstractmethod
     def make_leases(self) -> tuple[list[Granted], list[tuple[Candidate, str]]]:
-        """Make leases of the taken jobs; beside them, those of which none can be made, and why."""
+        """Make leases of the taken jobs; also returns the jobs that cannot be leased, and why."""
 
     @abstractmethod
     def set_aside(self, job: Candidate, problem: str) -> None:
@@ -266,18 +266,18 @@ class TableLeaseLook(ABC):
 
     @property
     def only_lane(self) -> int | None:
-        """The lane of all jobs that were looked at, if their order is that of the index."""
+        """The lane of all candidates, if they were read in the order of the index."""
         return next(iter(self._of_one_tier), None) if len(self.lanes) == 1 else None
 
     def choose(self) -> None:
-        """Look at the jobs, the best first; nothing is written."""
+        """Choose among the jobs, best first; nothing is written."""
         walk, lanes = self.walk, self.lanes
         if walk.is_over:
             return
         take, cancel, park = Verdict.TAKE, Verdict.CANCEL, Verdict.PARK
         rows = iter(self._in_order())
         if len(lanes) == 1:
-            # The most common look: all jobs are of one lane, and nothing is to be judged.
+            # The most common case: all jobs are in one lane, and none needs to be judged.
             [lane] = lanes.values()
             first = list(islice(rows, walk.plain_left(lane)))
             if any(row[START_BY] is not None or row[LIMIT_KEY] is not None for row in first):
@@ -299,13 +299,14 @@ class TableLeaseLook(ABC):
                 return
 
     def carry_out(self, granted: list[Granted], life: int) -> None:
-        """Grant the taken jobs, and see to the rest."""
+        """Grant the taken jobs, and remove or park the others."""
         step = self._step
         for number, lane in self.lanes.items():
             if lane.probe is not None and lane.is_over:
                 gate.keep_breaker(step, number, lane.probe.probed(step.now))
         self._grant(granted, life)
-        # Only now: to take these out or aside may move others, and those were read where they were.
+        # This comes last: removing or parking jobs may move others, which were read at their old
+        # places.
         key_accounts.turn_away(
             self.histories.ready.shelf(step),
             [
@@ -326,7 +327,7 @@ class TableLeaseLook(ABC):
             Lane(number, self._scoring_of(lane), _asked_of(lane), number in self._of_one_tier)
             for number, lane in self.lanes.items()
         ]
-        # In a group, a job parked behind jobs of other groups is the best of its own.
+        # Within a group, a job parked behind jobs of other groups may be the best.
         for account in self._parked:
             home = self.lanes.get(account.lane)
             if home is not None and self._may_run(account, home):

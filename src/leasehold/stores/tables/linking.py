@@ -20,14 +20,14 @@ from leasehold.stores.tables.step import TableStep
 FIND_DEPENDENCIES: Final = """
     SELECT job.id, job.seq, finished.status FROM job LEFT JOIN finished USING (seq) WHERE {}
 """
-# A dependency that was discarded since is not waited for: the join leaves it out.
+# The join leaves out dependencies that were discarded since.
 DEPENDENCIES_NOW: Final = """
     SELECT needs, job.id, finished.status
     FROM dependency JOIN job ON job.seq = needs LEFT JOIN finished ON finished.seq = needs
     WHERE dependency.seq = $1 ORDER BY n
 """
 WAIT_AGAIN: Final = "INSERT INTO waiting VALUES ($1, 1, NULL, $2, $3, $4, $5, NULL)"
-# A replay means now, as for any job: the rest of a delay does not count any more.
+# A replay means now, as for any job: the rest of a delay no longer counts.
 START_ANEW: Final = "UPDATE dependent SET ended_by = NULL, due = $1 WHERE seq = $2"
 LINKS_AMONG: Final = """
     SELECT job.id, needed.id FROM job JOIN dependency USING (seq) JOIN job AS needed
@@ -37,10 +37,10 @@ LINKS_AMONG: Final = """
 
 
 class TableLinker(ABC):
-    """Links jobs that begin to wait, in one write, to those that they wait for.
+    """Links jobs that begin to wait to their dependencies, in one write.
 
-    Guard: where a dependency stands is read in the write that stores its dependent. It has either
-    ended before, which is seen here, or it ends later, and finds the row in `blocker`.
+    Guard: the status of a dependency is read in the write that stores its dependent. The dependency
+    has either ended before, which is seen here, or ends later, and finds the row in `blocker`.
     """
 
     links: ClassVar[type[TableLinks]]
@@ -55,10 +55,10 @@ class TableLinker(ABC):
 
     @abstractmethod
     def _raise_needed(self, numbers: Sequence[int]) -> None:
-        """Raise what the jobs with these numbers, ascending, have begun to wait for."""
+        """Raise the jobs that these jobs, given by ascending numbers, have begun to wait for."""
 
     def find_dependencies(self, job_ids: Collection[str]) -> dict[str, tuple[int, Status | None]]:
-        """The numbers of jobs, and how each has ended if it has; without ids that no job has."""
+        """The numbers of jobs, and how each has ended if it has; unknown ids are left out."""
         dialect = self.links.histories.dialect
         statement = FIND_DEPENDENCIES.format(dialect.among("id", "$1"))
         rows: Any = self._step.execute(statement, (dialect.listed(list(job_ids)),))
@@ -73,7 +73,7 @@ class TableLinker(ABC):
         links: Mapping[str, NewLinks],
         known: Mapping[str, int],
     ) -> None:
-        """Link new jobs, which have these numbers, to each other and to those that are known."""
+        """Link new jobs with these numbers to each other and to known jobs."""
         step = self._step
         own = {draft.id: seq for seq, draft in zip(numbers, drafts, strict=True)}
         number_of = {**known, **own}
@@ -93,7 +93,9 @@ class TableLinker(ABC):
         self._raise_needed(numbers)
 
     def tell_again(self, ended: Sequence[int]) -> None:
-        """Tell those who wait for these jobs, which ended earlier, as if they had just ended."""
+        """Apply the ends of these jobs, which ended earlier, to their dependents as if they had
+        just ended.
+        """
         self._step.many(self.remember_ended, [(seq,) for seq in ended])
         self._step.some_unresolved = True
         self.links.resolve(self._step)
@@ -101,7 +103,7 @@ class TableLinker(ABC):
     def block_again(
         self, seq: int, needed: Sequence[int], *, version: int, attempts: int, events: int
     ) -> None:
-        """Put a replayed job where it waits for its dependencies."""
+        """Make a replayed job wait for its dependencies."""
         self._step.execute(WAIT_AGAIN, (seq, self._step.now, version, attempts, events))
         self._block([(each, seq) for each in needed])
         self._raise_needed((seq,))
@@ -112,7 +114,7 @@ class TableLinker(ABC):
 
 
 def waits_again_for(step: TableStep, seq: int, job: Job) -> list[int]:
-    """The numbers of the jobs that a replayed job is to wait for; refuses what would be in vain."""
+    """The numbers of the jobs that a replayed job must wait for; refuses a replay in vain."""
     if not job.depends_on:
         return []
     needed = (
@@ -125,7 +127,7 @@ def waits_again_for(step: TableStep, seq: int, job: Job) -> list[int]:
 
 
 def replay_order(step: TableStep, dialect: Dialect, job_ids: Sequence[str]) -> list[int]:
-    """The places of these ids, dependencies first."""
+    """The indexes of these ids, dependencies first."""
     links = LINKS_AMONG.format(dialect.among("job.id", "$1"))
     depends_on: dict[str, list[str]] = {}
     for job_id, needed_id in step.execute(links, (dialect.listed(job_ids),)).fetchall():

@@ -1,4 +1,4 @@
-"""Looking at jobs, as the store's clock shows them, and at their records."""
+"""Reading jobs, as of the store's clock, and their records."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class LookingVerbs:
         )
 
     def _place_what_lags(self) -> None:
-        """Place jobs anew that stand where they do not belong any more, if there are any."""
+        """Move jobs that no longer stand where they belong, if there are any."""
         lags = self._database.look(
             lambda db: db.execute(LAGS, (self._database.now(db),)).fetchone()
         )
@@ -93,7 +93,7 @@ class LookingVerbs:
             self._place_the_rest()
 
     def _place_the_rest(self) -> None:
-        """Place jobs anew that have to be, if this caller may write."""
+        """Move jobs that have to be moved, if this caller may write."""
         self._database.rebalance_the_rest()
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
@@ -103,7 +103,7 @@ class LookingVerbs:
         return self._database.look(self._queue_names)
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
-        """The caller is a follower from now on."""
+        """The caller becomes a follower."""
         seen = check_cursor(limit, cursor)
         was_kept = self._database.look(
             lambda db: self._feed.is_followed(db, self._database.now(db))

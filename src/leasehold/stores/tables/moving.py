@@ -1,4 +1,4 @@
-"""The store as its rows, for who moves all of them: see `leasehold.core.rules.moving.RowStore`."""
+"""The store as its rows, for moving all of them: see `leasehold.core.rules.moving.RowStore`."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ AUDIT: Final = """
 
 
 class MovedDatabase(Protocol):
-    """A store's database, as one that is moved."""
+    """The database of a store that is being moved."""
 
     def read(self) -> AbstractContextManager[SqlConnection]: ...
 
     def alone(self) -> AbstractContextManager[SqlConnection]:
-        """A bare transaction, also where the store is sealed."""
+        """A bare transaction, even in a sealed store."""
 
 
 class TableRows(ABC):
-    """Used by one process, while no other writes."""
+    """Used by one process while no other writes."""
 
     def __init__(self, database: Any, shown: str) -> None:
         self._database: MovedDatabase = database
@@ -48,11 +48,11 @@ class TableRows(ABC):
 
     @abstractmethod
     def _raise_versions(self, db: Any) -> None:
-        """Let no lease version be granted that may have been granted elsewhere."""
+        """Prevent grants of lease versions that may have been granted elsewhere."""
 
     @abstractmethod
     def _go_on_from(self, db: Any, counters: StoreCounters) -> None:
-        """Let clock, numbers and versions go on where the source has stopped."""
+        """Make clock, numbers and versions continue where the source has stopped."""
 
     def seal(self) -> Seal | None:
         with self._database.read() as db:
@@ -65,7 +65,7 @@ class TableRows(ABC):
             running = int(db.execute(RUNNING).fetchone()[0])
             if not (unless_running and running):
                 _write_seal(db, seal)
-                # A process looks at the seal when it finds another generation than before.
+                # A process checks the seal when it finds a new generation.
                 db.execute(NEXT_GENERATION)
             return running
 
@@ -93,7 +93,7 @@ class TableRows(ABC):
 
     @contextmanager
     def _unchanged(self, found: Seal | None) -> Iterator[SqlConnection]:
-        """A write of its own, if the seal is still the one that was found."""
+        """A separate write, if the seal is still the one that was found."""
         with self._database.alone() as db:
             check_unchanged(seal_of(fact(db, READ_SEAL)), found, self.shown)
             yield db

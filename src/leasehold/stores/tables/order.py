@@ -1,11 +1,12 @@
 """Pending jobs, as rows of `ready`: every one enters, moves, leaves and is read here.
 
-`core.rules.placing` says where a job stands. Nearly all stand where their own row in `job` says;
-only the others have a row in `place`. `core.rules.serving` reads them in order, by seeks alone;
-`tables.rebalance` has how jobs are placed anew, `tables.parking` which do not stand in their lanes.
+`core.rules.placing` says where a job stands. Nearly all jobs stand where their own row in `job`
+says; only the others have a row in `place`. `core.rules.serving` reads them in order, using only
+seeks; `tables.rebalance` moves jobs to new places, and `tables.parking` handles those that do not
+stand in their lanes.
 
-Guard: a job's row is out of the other state tables when it enters, and goes into one of them in the
-write in which it leaves. Accounts of pending jobs are kept here.
+Guard: a job's row has left the other state tables when it enters, and goes into one of them in the
+write in which it leaves. The accounts of pending jobs are maintained here.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ FIND_STANDING: Final = f"""
 
 
 def standing_of(step: SqlConnection, seq: int) -> Standing | None:
-    """Where a job stands, if it is pending."""
+    """The place of a job, if it is pending."""
     row = step.execute(FIND_STANDING, (seq,)).fetchone()
     return None if row is None else Standing(*row)
 
@@ -55,7 +56,7 @@ CANDIDATE: Final = f"""
     job.lane
 """
 """The columns of a Candidate."""
-# Most lanes have one tier only, and need not be asked which.
+# Most lanes have only one tier, which need not be looked up.
 SPREAD: Final = """
     SELECT (SELECT min(tier) FROM ready WHERE lane = CAST($1 AS bigint)),
            (SELECT max(tier) FROM ready WHERE lane = CAST($1 AS bigint))
@@ -65,7 +66,7 @@ SPREAD: Final = """
 class Candidate(NamedTuple):
     """A pending job as a lease reads it; its values may be damaged.
 
-    A store may read further columns behind these, which only its own files know.
+    A store may read further columns after these, known only to its own files.
     """
 
     tier: int
@@ -97,11 +98,11 @@ class Candidate(NamedTuple):
 START_BY: Final = Candidate._fields.index("start_by")
 LIMIT_KEY: Final = Candidate._fields.index("limit_key")
 as_candidate: Final[Callable[[Row], Candidate]] = partial(tuple.__new__, Candidate)
-"""As `Candidate._make`, but nothing of it is Python code: it is done for every job."""
+"""Like `Candidate._make`, but without Python code, since it runs for every job."""
 
 
 class Statements(NamedTuple):
-    """How to look into a lane; each takes the values that narrow it, the lane, then the tier."""
+    """The statements to read a lane; each takes the narrowing values, the lane, then the tier."""
 
     spread: str
     next_tier: str
@@ -110,7 +111,7 @@ class Statements(NamedTuple):
 
 
 class TableLaneReader:
-    """See `leasehold.core.rules.serving.LaneReader`; how rows are fetched is the store's."""
+    """See `leasehold.core.rules.serving.LaneReader`; the store defines how rows are fetched."""
 
     __slots__ = ("_db", "_narrow", "_statements")
 
@@ -141,13 +142,13 @@ def keys_of(which: str) -> str:
 COUNT_EVENT: Final = f"""
     UPDATE ready SET events = events + 1 WHERE (lane, tier, turn, seq) IN ({keys_of("= $1")})
 """
-# A parked job does not stand in the lane it belongs to.
+# A parked job does not stand in its own lane.
 HOME: Final = "SELECT lane FROM job WHERE seq = $1"
 
 Newcomer = tuple[int, int, int, int, str | None]
-"""lane, priority, the time now, number and parent_id of a job that was just submitted."""
+"""lane, priority, the time now, number and parent_id of a newly submitted job."""
 PendingJob = tuple[int, int, int]
-"""number, lane and own priority of a job; a store that reads them anew does not go by the last."""
+"""number, lane and own priority of a job; a store that reads them again ignores the last."""
 
 
 class TableReady(ABC):
@@ -165,17 +166,17 @@ class TableReady(ABC):
 
     @abstractmethod
     def enter_new(self, newcomers: Sequence[Newcomer]) -> None:
-        """Let jobs in that were submitted in this very write, each at its default place."""
+        """Enter jobs submitted in this write, each at its default place."""
 
     @abstractmethod
     def _take_out(self, jobs: Sequence[PendingJob]) -> Sequence[tuple[int, int]]:
-        """Delete the rows of these jobs; answers the lane and priority of each."""
+        """Delete the rows of these jobs; returns the lane and priority of each."""
 
     @abstractmethod
     def _forget_places(self, seqs: Sequence[int]) -> None: ...
 
     def enter(self, entries: Sequence[PendingEntry]) -> None:
-        """Let jobs in that come from elsewhere, or that need a place of their own."""
+        """Enter jobs that come from other states or need a place of their own."""
         step = self._step
         step.look_again()
         keys, places = entering(entries, step.now, cache(self._scoring_of))
@@ -190,7 +191,7 @@ class TableReady(ABC):
             key_accounts.enter(self.shelf(step), keys)
 
     def left(self, counted: Sequence[tuple[int, int]], placed: Sequence[int]) -> None:
-        """Count jobs out whose rows a lease has just taken.
+        """Count jobs whose rows a lease has just taken as no longer pending.
 
         `counted` has the lane and priority of each; `placed` are those with a place of their own.
         """
@@ -199,7 +200,7 @@ class TableReady(ABC):
         count_left(self._step.count, counted)
 
     def leave_by_numbers(self, jobs: Sequence[PendingJob]) -> None:
-        """Take jobs out, wherever they stand."""
+        """Remove jobs, wherever they stand."""
         step = self._step
         step.look_again()
         seqs = [seq for seq, *_ in jobs]
@@ -210,7 +211,7 @@ class TableReady(ABC):
         key_accounts.left(shelf, counted.values())
 
     def reprioritize(self, before: Standing, priority: int) -> None:
-        """Put a job where its new priority of its own wants it, and count it there."""
+        """Move a job to where its new own priority puts it, and count it there."""
         step = self._step
         self.move([before._replace(priority=priority, base=priority)])
         home: Any = step.execute(HOME, (before.seq,)).fetchone()
@@ -223,7 +224,7 @@ class TableReady(ABC):
         self._step.execute(COUNT_EVENT, (seq,))
 
     def move(self, standings: Sequence[Standing]) -> None:
-        """Put pending jobs where they belong now, by the values given here."""
+        """Move pending jobs to where they belong now, given these values."""
         step = self._step
         shelf = self.shelf(step)
         counted = shelf.counted_among([each.seq for each in standings])
@@ -237,7 +238,7 @@ class TableReady(ABC):
             key_accounts.moved(shelf, counted.values())
 
     def _scoring_of(self, lane: int) -> Scoring:
-        """What counts in the queue of a lane."""
+        """The parameters of the queue of a lane."""
         step = self._step
         rule = step.rules.get(step.queue_of(lane) or "") if step.rules else None
         return DEFAULT_SCORING if rule is None else rule.config.scoring

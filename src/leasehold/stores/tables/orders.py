@@ -1,7 +1,7 @@
-"""What people ask for: orders about jobs (`core.rules.people`), and operations over many of them.
+"""Orders of people about jobs (`core.rules.people`), and operations on many of them.
 
-Guard of every write to an operation: its record is read inside the write, and cannot be changed
-until that is over. The record also has what its jobs were before (`core.rules.undoing`).
+Guard of every write to an operation: its record is read inside the write, and cannot change until
+the write is over. The earlier state of its jobs is kept with it (`core.rules.undoing`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class TableOperations:
     """See `leasehold.core.rules.operation_shelf.OperationShelf`."""
 
     to_change: ClassVar[Query] = BY_ID
-    """Finds an operation, which no other process changes until this write is over."""
+    """Finds an operation and locks it against other processes until this write is over."""
 
     def __init__(self, step: TableStep, reader: Reader) -> None:
         self._execute = step.execute
@@ -107,7 +107,7 @@ def _one(
 def _documents(
     decoder: msgspec.json.Decoder[D], reader: Reader, query: Query, *values: str | int
 ) -> list[D]:
-    """The contents of the rows, but for unreadable ones."""
+    """The contents of the rows, without unreadable ones."""
     found = []
     for (document,) in reader.sound_rows(query, *values):
         try:
@@ -134,11 +134,11 @@ class TableDesk(TableHistories):
     def __init__(self, step: Any) -> None:
         super().__init__(step)
         self._ending: list[Ending] = []
-        """Jobs to be ended, gathered until somebody looks."""
+        """Jobs to end, gathered until needed."""
 
     @abstractmethod
     def _read(self, job_ids: Sequence[str]) -> Sequence[Job]:
-        """Snapshots of those of these jobs that are there."""
+        """Snapshots of the given jobs that exist."""
 
     def find_all(self, job_ids: Sequence[str]) -> dict[str, tuple[JobState, Job]]:
         self._end_all()
@@ -247,8 +247,8 @@ class TablePeopleVerbs(PeopleVerbs):
         self._dependents.look_through(self._database, job_ids)
 
     def plan_operation(self, order: Order, where: JobFilter) -> Plan:
-        # A moment inside the turn: whoever has written before it has committed by now, also the
-        # applications with transactions of their own. So the count sees every job of that moment.
+        # A moment inside the turn: every earlier writer has committed by now, including
+        # applications with their own transactions. So the count sees every job of that moment.
         now = from_micros(self._write(lambda step: step.now))
         fitting = self._look(lambda db: self._jobs(db).count_by_status(where))
         return operations.plan(self._database.env.new_id(), order, where, now, fitting)

@@ -1,4 +1,4 @@
-"""Limits per key: the shelf that `core.rules.parking` and `key_accounts` work on, as rows.
+"""Limits per key: the shelf for `core.rules.parking` and `key_accounts`, as rows.
 
 A parked job stands in `ready` under the lane number -key_lane.id, in the same order as ever; its
 row in `place` says so. Leases look into lanes above 0 only, so however many jobs wait for a key
@@ -30,13 +30,13 @@ from leasehold.stores.tables.statements import Dialect
 from leasehold.stores.tables.step import TableStep
 
 LANE_MAX: Final = 1 << 53
-"""No number of a lane comes near it."""
+"""No lane number comes near it."""
 
 FIND_ACCOUNT: Final = "SELECT id FROM key_lane WHERE lane = $1 AND key = $2"
 OPEN_ACCOUNT: Final = "INSERT INTO key_lane (queue, key, lane) VALUES ($1, $2, $3) RETURNING id"
 ACCOUNTS_OF_KEY: Final = "SELECT id, queue, key, lane FROM key_lane WHERE queue = $1 AND key = $2"
 ACCOUNT: Final = "SELECT id, queue, key, lane FROM key_lane WHERE id = $1"
-# Guard: nothing of it runs, is shown or is parked, and no pass over the accounts has come to it.
+# Guard: none of its jobs runs, is shown or is parked, and no pass over the accounts has reached it.
 CLOSE_ACCOUNT: Final = """
     DELETE FROM key_lane WHERE id = $1 AND running = 0
         AND NOT EXISTS (SELECT 1 FROM rescoring WHERE rescoring.lane = -$1)
@@ -62,7 +62,7 @@ CHANGE_LANE: Final = """
     UPDATE ready SET lane = $1 WHERE lane = $2 AND tier = $3 AND turn = $4 AND seq = $5
 """
 SAY_WHERE: Final = "UPDATE place SET lane = $1 WHERE seq = $2"
-# Beyond the last job: none is placed anew, the account is looked at.
+# Beyond the last job: no job is moved, only the account is visited.
 LOOK_AGAIN_AT: Final = """
     INSERT INTO rescoring VALUES ($1, $2, 0, 0) ON CONFLICT DO NOTHING
 """
@@ -84,15 +84,15 @@ class TableKeyShelf(ABC):
     __slots__ = ("_free", "_rested", "_step")
     dialect: ClassVar[Dialect]
     find_counted: ClassVar[str]
-    """Of a list of jobs, those with an account: number, tier, and the columns of the account."""
+    """The jobs of a list that have an account: number, tier, and the columns of the account."""
     find_parked_in_group: ClassVar[str]
-    """The accounts that have parked jobs of a group, behind one of them, so many."""
+    """The accounts with parked jobs of a group, after a given one, up to a limit."""
 
     def __init__(self, step: TableStep) -> None:
         self._step = step
         self._free: dict[tuple[str, str], int] = {}
         self._rested: set[tuple[str, str]] = set()
-        """Keys for which it is known when to look again."""
+        """Keys for which the time to look again is recorded."""
 
     @property
     def shown_left(self) -> int:
@@ -115,7 +115,7 @@ class TableKeyShelf(ABC):
         return self._step.newly_shown
 
     def free(self, account: Account) -> int:
-        # Nothing that is done to a shelf changes what runs.
+        # Nothing done to a shelf changes the running jobs.
         key = account.queue, account.key
         if key not in self._free:
             self._free[key] = self._limits(account.queue).to_show(*stands(self._step, *key))
@@ -196,7 +196,7 @@ class TableKeyShelf(ABC):
     def take_rested(self, queues: Sequence[str]) -> Sequence[Key]: ...
 
     def counted_among(self, seqs: Sequence[int]) -> Mapping[int, Counted]:
-        """Those of these jobs that are counted for their keys."""
+        """The given jobs that are counted for their keys."""
         if not self._step.rules or not seqs:
             return {}
         rows = self._rows(self.find_counted, (self.dialect.listed(seqs),))
@@ -205,8 +205,8 @@ class TableKeyShelf(ABC):
     def parked_in_group(
         self, parent_id: str, after: int | None
     ) -> tuple[list[Account], int | None]:
-        """Some accounts that have parked jobs of a group, and where to go on; None if these are
-        all. What their jobs wait behind need not be of the group.
+        """Some accounts with parked jobs of a group, and where to continue; None if these are all.
+        The jobs ahead of theirs need not belong to the group.
         """
         behind = BEFORE_ALL_PARKED if after is None else after
         rows = self._rows(self.find_parked_in_group, (parent_id, behind))
@@ -214,7 +214,7 @@ class TableKeyShelf(ABC):
         return accounts, rows[-1][0] if len(rows) == PARKED_KEYS_AT_ONCE else None
 
     def change_lane(self, tier: int, job: Rank, before: int, after: int) -> None:
-        """Let a job stand in another lane: its own, or aside."""
+        """Move a job to another lane: its own, or the one for parked jobs."""
         self._step.look_again()
         self._step.execute(CHANGE_LANE, (after, before, tier, *job))
 
@@ -227,7 +227,7 @@ class TableKeyShelf(ABC):
 
 
 def account_of(row: Sequence[Any]) -> Account:
-    """The account that a row tells: a job that is sent to a lane of garbage would be lost there."""
+    """The account in a row, checked: a job sent to a garbage lane would be lost there."""
     account = Account(*row)
     if type(account.lane) is not int or not 0 < account.lane <= LANE_MAX:
         raise TypeError(f"key_lane.lane of key_lane {account.id} is {account.lane!r}")
@@ -235,12 +235,12 @@ def account_of(row: Sequence[Any]) -> Account:
 
 
 def free_of(step: TableStep, queue: str, key: str) -> int:
-    """How many jobs more of a key may be leased; none where its queue does not limit it."""
+    """How many more jobs of a key may be leased; 0 if its queue has no limits per key."""
     return step.rules.key_limits.get(queue, NOTHING).free(*stands(step, queue, key))
 
 
 def stands(step: TableStep, queue: str, key: str) -> tuple[int, int, int]:
-    """What its limits ask of a key: how many run, when its bucket is full, and the time."""
+    """The inputs of a key's limits: its running jobs, when its bucket is full, and the time."""
     running = step.execute(RUNNING_OF_KEY, (queue, key)).fetchone()[0]
     full_at = 0
     if queue in step.rules.paced:

@@ -32,7 +32,7 @@ from leasehold.stores.tables.step import TableStep
 from leasehold.stores.verbs.queues import QueueVerbs
 
 FOUND_AT_ONCE: Final = 100_000
-"""How many jobs to bury one read looks for."""
+"""How many jobs to bury one read finds."""
 
 HELD: Final = """
     SELECT queue, task, held_until FROM lane
@@ -43,7 +43,7 @@ RUNNING_OF_KEY: Final = """
     SELECT count(*) FROM running CROSS JOIN job CROSS JOIN lane
     WHERE job.seq = running.seq AND lane.id = job.lane AND lane.queue = $1 AND limit_key = $2
 """
-# For a reader, which blocks no writer: `waiting` is looked through as a whole.
+# For a reader, which blocks no writer: this scans `waiting` as a whole.
 WAITING_IN_QUEUE: Final = """
     SELECT seq FROM ready WHERE ready.lane IN (SELECT id FROM lane WHERE queue = $1
         UNION ALL SELECT -id FROM key_lane WHERE queue = $1)
@@ -58,7 +58,9 @@ class TableQueues:
     """See `leasehold.core.rules.queue_facts.QueueReader`; jobs go by their numbers."""
 
     figures: ClassVar[str]
-    """By queue, or for one: a sum for each status, since when it is known, is it deleted."""
+    """By queue, or for one: the counts by status, when it was first known, and whether it is
+    deleted.
+    """
     start_book: Callable[[Any, int], StartBook]
     jobs: ClassVar[type[TableJobs]]
 
@@ -131,12 +133,12 @@ STILL_PENDING: Final = """
 
 
 class TableQueueBook:
-    """See `leasehold.core.rules.queue_orders.QueueBook`; jobs go by their numbers."""
+    """See `leasehold.core.rules.queue_orders.QueueBook`; jobs are identified by number."""
 
     note_deleted: ClassVar[str]
-    """Notes of the lanes of a queue how many jobs were submitted by now."""
+    """Records in the lanes of a queue how many jobs have been submitted so far."""
     note_purged: ClassVar[str]
-    """For `many`: lets an ended job be told to who waits for it, and erased then."""
+    """For `many`: has an ended job's dependents handled, and the job erased afterwards."""
     queues: ClassVar[type[TableQueues]]
     histories: ClassVar[type[TableHistories]]
 
@@ -189,7 +191,7 @@ class TableQueueBook:
         return self._step.execute(STILL_PENDING, (queue,)).fetchone() is not None
 
     def end_waiting(self, jobs: Sequence[int], after: Status, reason: str) -> list[int]:
-        # They were found by a reader: some may have been leased, or ended, since.
+        # A reader found them, so some may have been leased or ended since.
         histories = self.histories(self._step)
         states = histories.standing_by_number(jobs)
         still = [seq for seq in jobs if seq in states and states[seq].status in WAITING]
@@ -213,7 +215,7 @@ class TableQueueBook:
             self._step.some_unresolved = True
 
     def info(self, queue: str) -> QueueInfo:
-        """The queue as this write leaves it."""
+        """The queue in the state in which this write leaves it."""
         self._step.flush()
         [found] = infos(self.queues(self._step.db, self._step.now), queue)
         return found

@@ -68,7 +68,7 @@ PLACE_ANEW: Final = """
 FORGET_RESTING: Final = "DELETE FROM resting WHERE queue = $1"
 FORGET_ACCOUNTS: Final = "DELETE FROM key_lane WHERE queue = $1"
 COUNT_NO_MORE: Final = "UPDATE place SET lane = NULL, key_lane = NULL WHERE seq = $1"
-# Guard: nothing of it is shown or parked. What runs is not counted without a limit.
+# Guard: none of its jobs is shown or parked. Without a limit, running jobs are not counted.
 CLOSE_UNLIMITED: Final = """
     DELETE FROM key_lane WHERE id = $1
         AND NOT EXISTS (SELECT 1 FROM place WHERE key_lane = $1 AND place.lane IS NULL)
@@ -148,11 +148,11 @@ class TablePasses:
 
 
 def rebalance(step: TableStep, ready: type[TableReady]) -> bool:
-    """Place jobs anew that need it, so many of them; whether there may be more."""
+    """Move a bounded number of jobs that need it; returns whether there may be more."""
     return rebalancing.rebalance(TablePasses(step, ready))
 
 
 def forget(step: TableStep, queue: str) -> None:
-    """A queue is deleted; nothing is pending in it any more."""
+    """Forget a deleted queue, which has no pending jobs any more."""
     step.execute(FORGET_ACCOUNTS, (queue,))
     step.execute(FORGET_RESTING, (queue,))

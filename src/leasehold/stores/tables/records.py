@@ -1,4 +1,4 @@
-"""Reading the records of jobs: workers, log lines, audit records, stuck jobs. All can be read."""
+"""Reading records: workers, log lines, audit records, stuck jobs. Damaged ones can be read too."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WORKERS: Final = Query(
         "heartbeat_at": Kind.MOMENT,
         "is_consumer": Kind.WHOLE,
         "app_version": Kind.TEXT_OR_NULL,
-        "life < 0": Kind.WHOLE,  # is it remote: see `core.model.lives`
+        "life < 0": Kind.WHOLE,  # whether it is remote: see `core.model.lives`
     },
     "FROM worker ORDER BY started_at, id",
 )
@@ -41,8 +41,8 @@ WORKERS: Final = Query(
 _RUNNING: Final = (
     "(SELECT seq, worker, attempts, acquired_at, expires_at FROM running ORDER BY seq) AS running"
 )
-# `running` is small, so that one walk along it tells the jobs of every worker: an index by worker
-# would cost every lease and every settlement.
+# `running` is small, so one scan gives the jobs of every worker; an index by worker would slow down
+# every lease and every settlement.
 HELD: Final = Query(
     {
         "held.worker": Kind.TEXT,
@@ -92,7 +92,7 @@ def workers(reader: Reader, now: int) -> list[WorkerInfo]:
 
 
 def who_works(reader: Reader, now: int) -> list[WorkerInfo]:
-    """The same without their jobs, which figures never look at."""
+    """The same without their jobs, which figures do not need."""
     return _registered(
         reader, now, {worker: (leases, []) for worker, leases in reader.rows(LEASES)}
     )
@@ -127,7 +127,7 @@ def _registered(
 
 
 def _held(reader: Reader) -> dict[str, tuple[int, list[CurrentJob]]]:
-    """By worker, how many leases it holds, and the first of its jobs."""
+    """The number of leases and the first jobs of each worker."""
     found: dict[str, tuple[int, list[CurrentJob]]] = {}
     for worker, leases, id_, queue, task, attempts, acquired_at, expires_at in reader.rows(HELD):
         found.setdefault(worker, (leases, []))[1].append(
@@ -144,7 +144,7 @@ def _held(reader: Reader) -> dict[str, tuple[int, list[CurrentJob]]]:
 
 
 def log(reader: Reader, job_id: str) -> JobLog:
-    """The log lines of a job's tasks, numbered from 1: the numbers tell how many are gone."""
+    """The log lines of a job's tasks, numbered from 1: the numbers show how many were dropped."""
     numbered = _lines(reader, job_id)
     lines = [line for _, line in numbered]
     return JobLog(lines, dropped=max(0, numbered[-1][0] - len(lines)) if lines else 0)
@@ -223,7 +223,7 @@ STUCK: Final = Query(
 def stuck_jobs(
     reader: Reader, now: int, silent_seconds: float | None, running_seconds: float | None
 ) -> list[StuckJob]:
-    """Running jobs that are silent or run for so long, those silent for longest first."""
+    """Running jobs that are silent or run for too long, those silent for longest first."""
     bounds = [
         -1 if seconds is None else now - round(seconds * 1e6)
         for seconds in (silent_seconds, running_seconds)

@@ -1,8 +1,9 @@
-"""The registry of workers, and the recovery sweep: take back what expired, or whose holder is dead.
+"""The registry of workers, and the recovery sweep, which takes back jobs of expired leases and dead
+holders.
 
-A reader looks for them, which blocks no writer; the writes that follow take back so many each, and
-look at every job once more: its lease is expired by now, or its holder is proved dead in this very
-write. (A worker that comes back under its old id has its lock again before it can lease anything.)
+A reader finds them, which blocks no writer. The writes that follow each take back a bounded number,
+and check every job again: its lease has expired by now, or its holder is proved dead in this write.
+(A worker that comes back under its old id has its lock again before it can lease anything.)
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
 
 
 class HeldRow(NamedTuple):
-    """What names a running job here."""
+    """The key of a running job here."""
 
     seq: int
     id: str
@@ -84,12 +85,12 @@ class TableHoldings(TableHistories):
 
 
 def held_of(row: Any) -> tuple[HeldRow, HeldJob] | None:
-    """A running job, by its row."""
+    """A running job, from its row."""
     return None if row is None else (HeldRow(*row[:4]), HeldJob(*row[3:]))
 
 
-# Guard: the entry is that consumer's own, and not one of its successor under the same name; nor
-# does another consumer of that name hold a job.
+# Guard: the entry is that consumer's own, not its successor's under the same name, and no other
+# consumer of that name holds a job.
 FORGET_CONSUMER: Final = """
     DELETE FROM worker WHERE id = $1 AND is_consumer
         AND host IS NOT DISTINCT FROM $2 AND pid IS NOT DISTINCT FROM $3
@@ -108,7 +109,7 @@ NOTE_CONSUMER: Final = """
 
 
 class RemoteLife:
-    """A worker's entry that no lock stands for."""
+    """A worker's entry without a lock."""
 
     lock_fd: int | None = None
 
@@ -126,8 +127,9 @@ class TableRegistry(ABC):
     """The registry of a store's workers."""
 
     add: ClassVar[str]
-    """Enters a worker in the place of any other of its name: the columns of the table from id to
-    slots, the time now, the number of its life, and the version of its application."""
+    """Enters a worker, replacing any other of its name: the columns of the table from id to slots,
+    the time now, the number of its life, and the version of its application.
+    """
     forget: ClassVar[str]
     """For `many`: forgets lives. Guard: the entry is that life's own, and not one of its successor
     under the same name."""
@@ -137,10 +139,12 @@ class TableRegistry(ABC):
 
     @abstractmethod
     def register(self, info: WorkerInfo) -> WorkerLife:
-        """Enter a worker; it is in the registry until its life is closed, or proved to be over."""
+        """Enter a worker, which stays in the registry until its life is closed or proved to be
+        over.
+        """
 
     def register_remote(self, info: WorkerInfo, *, is_entered: bool) -> WorkerLife:
-        """Enter a worker that is known by its own words only."""
+        """Enter a worker known only by its own details."""
         life = remote_life(info)
         if not is_entered:
             self._enter(info, life)
@@ -160,12 +164,12 @@ class TableRegistry(ABC):
 
     @classmethod
     def forget_lives(cls, step: TableStep, lives: Sequence[Life]) -> None:
-        """Take the entries of these lives out."""
+        """Remove the entries of these lives."""
         step.many(cls.forget, lives)
 
 
 def note_consumer(step: TableStep, request: LeaseRequest) -> None:
-    """Enter the leasing worker as a consumer, or note that it still is one, or is one no more."""
+    """Enter the leasing worker as a consumer, or record that it still is or no longer is one."""
     consumer = request.consumer
     assert consumer is not None
     if not consumer.queues:
@@ -182,7 +186,8 @@ def _document(names: tuple[str, ...]) -> str:
     return msgspec.json.encode(names).decode()
 
 
-# Who still holds a job stays dead for the next sweep, which finds the job by its holder.
+# A dead worker that still holds a job is kept for the next sweep, which finds the job by its
+# holder.
 STILL_HOLDING: Final = "SELECT DISTINCT worker, {} FROM running"
 # A worker whose death cannot be proved (another machine's disk image, a killed start-up) is
 # forgotten a day after its last sign of life, once it holds nothing; a consumer long before.
@@ -191,7 +196,7 @@ SILENT: Final = f"""
     SELECT id FROM worker WHERE {_IS_SILENT} AND id NOT IN (SELECT worker FROM running)
 """
 FORGET_SILENT: Final = f"DELETE FROM worker WHERE {_IS_SILENT} AND {{}}"
-# Many late jobs have started, or ended, before: a reader finds those that have not.
+# Many jobs past that time have already started or ended: a reader finds those that have not.
 LATE: Final = f"""
     SELECT ready.seq, job.lane, version, attempts, events, available_at, job.id, job.start_by,
            job.priority
@@ -201,7 +206,7 @@ LATE: Final = f"""
 
 
 class Suspects(NamedTuple):
-    """A reader's findings; each write looks at its part once more."""
+    """A reader's findings; each write checks its part again."""
 
     dead: frozenset[Life]
     """Lives that were proved to be over before their jobs were looked for."""
@@ -218,9 +223,9 @@ class TableSweep(ABC):
     registry: ClassVar[type[TableRegistry]]
     feed: ClassVar[TableFeed]
     lost: ClassVar[str]
-    """Selects running jobs by the time and a list of dead workers, those that expired first."""
+    """Selects running jobs by the time and a list of dead workers, earliest expiry first."""
     life: ClassVar[str] = "life"
-    """How the life of a lease is read."""
+    """The expression for the life of a lease."""
 
     def __init__(self, database: Any) -> None:
         self._database: TableDatabase = database
@@ -230,18 +235,18 @@ class TableSweep(ABC):
         """The lives that are proved to be over."""
 
     def _bury(self, lives: Collection[Life]) -> None:  # noqa: B027  # not every store has to
-        """Lives are over and their jobs taken back."""
+        """Record that lives are over and their jobs were taken back."""
 
     @abstractmethod
     def recover(self, step: Any, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
-        """Take back those of these jobs that are lost, in one write."""
+        """Take back the given jobs that are lost, in one write."""
 
     def run(self) -> SweepReport:
-        """Take back jobs of expired leases and dead holders, and go on with work cut short."""
+        """Take back jobs of expired leases and dead holders, and continue unfinished work."""
         database = self._database
         monotonic = database.env.clock.monotonic
         started = monotonic()
-        # The time that a write tells is the time to look by: it may come to believe a jump (CLK-1).
+        # Look by the time of a write, which may have come to believe a jump (CLK-1).
         database.write(self._tidy_up)
         with database.read() as db:
             lost = self._find(db, database.now(db), self._dead(db))
@@ -271,7 +276,7 @@ class TableSweep(ABC):
     def _recover_some(
         self, dead: Collection[Life], jobs: Sequence[int], step: TableStep
     ) -> SweepReport:
-        # Deaths are looked for inside the write, and count only if they were known before.
+        # Deaths are checked inside the write, and count only if they were already known.
         return self.recover(step, jobs, self._dead(step.db).intersection(dead))
 
     def _cancel_late(self, jobs: Sequence[int], step: TableStep) -> None:
@@ -281,7 +286,7 @@ class TableSweep(ABC):
         cancel_late(self.queue_book.histories(step), [LateRow(*row) for row in rows])
 
     def _forget_workers(self, lost: Suspects, step: TableStep) -> list[Life]:
-        """Forget workers whose jobs have been taken back; answers which lives are over."""
+        """Forget workers whose jobs have been taken back; returns the lives that are over."""
         dialect = self.queue_book.histories.dialect
         holding = map(Life._make, step.execute(STILL_HOLDING.format(self.life)))
         over = sorted(self._dead(step.db).intersection(lost.dead).difference(holding))
@@ -294,7 +299,7 @@ class TableSweep(ABC):
 
 
 def _silent_since(now: int) -> tuple[int, int]:
-    """Since when a consumer, and a worker, must have been silent to be forgotten."""
+    """The last sign of life before which consumers and workers are forgotten."""
     return now - round(SILENT_SECONDS * 1e6), now - WORKER_SILENT_MICROS_MAX
 
 

@@ -42,8 +42,8 @@ from leasehold.stores.tables.dependents import TableDependents
 from leasehold.stores.tables.job_states import RECORDS_OF_A_JOB
 from leasehold.stores.tables.step import TableStep
 
-# Guard of every pruning: the job is still in `finished`, and no job needs it. Whether its end is
-# old enough for its queue is asked of the rows that this finds.
+# Guard of every pruning: the job is still in `finished`, and no job needs it. The rows found are
+# then checked for whether their end is old enough for their queue.
 STILL_ENDED: Final = """
     SELECT finished.seq, lane.queue, finished.status, finished.finished_at
     FROM finished CROSS JOIN job CROSS JOIN lane
@@ -54,7 +54,7 @@ COUNT: Final = """
     FROM finished CROSS JOIN job
     WHERE {} AND job.seq = finished.seq GROUP BY job.lane, finished.status
 """
-# Guard of both: the key was last used for this very job.
+# Guard of both: the key was last used for this job.
 KEEP_KEYS: Final = """
     INSERT INTO pruned_key
     SELECT job.seq, job.id, finished.status, idempotency.queue, idempotency.key,
@@ -79,11 +79,11 @@ DROP_RESULTS: Final = """
 
 
 class TableRemoval(ABC):
-    """What core.rules.cleaning does inside a write."""
+    """The writes for core.rules.cleaning."""
 
     dependents: ClassVar[type[TableDependents]]
     drop_audits: ClassVar[str]
-    """Deletes archived audit records up to a moment, so many."""
+    """Deletes archived audit records up to a time, limited in number."""
 
     def __init__(self, step: Any) -> None:
         self._step: TableStep = step
@@ -98,7 +98,7 @@ class TableRemoval(ABC):
     def archive_audits(self, until: datetime, limit: int) -> int: ...
 
     def _release(self, limit: int, scope: Scope) -> int:  # noqa: ARG002  # not every store has to
-        """Give unused pages back to the disk, so many."""
+        """Return a number of unused pages to the disk."""
         return 0
 
     def own_retentions(self) -> Mapping[str, QueueRetention]:
@@ -154,7 +154,7 @@ class TableRemoval(ABC):
         return self._step.changed(self.drop_audits, (to_micros(until), limit))
 
     def drop_rest(self, limit: int, scope: Scope) -> int:
-        """Idempotency keys of pruned jobs that do not count any more, then unused pages."""
+        """Expired idempotency keys of pruned jobs, then unused pages."""
         rows = self._step.execute(OLD_KEYS, (self._step.now, limit)).fetchall()
         if seqs := [seq for (seq,) in rows]:
             self._step.execute(self._of("seq", DROP_OLD_KEYS), (self._listed(seqs),))
@@ -168,7 +168,7 @@ class TableRemoval(ABC):
             self._step.execute(self._of("seq", f"DELETE FROM {table} WHERE {{}}"), (seqs,))
 
     def _of(self, column: str, statement: str, *further: str) -> str:
-        """A statement about the jobs that are listed in its first value."""
+        """A statement about the jobs listed in its first value."""
         return statement.format(self.dependents.dialect.among(column, "$1"), *further)
 
     def _listed(self, keys: Sequence[int]) -> Any:
@@ -185,7 +185,7 @@ class TablePruning:
         self._database: TableDatabase = database
 
     def run(self, run: int | None, order: PruneRequest) -> PruneReport:
-        """Begin a clean-up, or go on with one."""
+        """Begin a clean-up, or continue one."""
         store = CleanedStore(self._look, self._remove, self._database.env.clock.monotonic)
         return cleaning.prune(store, run, order)
 

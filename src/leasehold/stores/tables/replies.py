@@ -1,4 +1,4 @@
-"""Requests that may be sent twice: their replies are written together with their effects."""
+"""Requests that may be sent twice: their replies are stored together with their effects."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ T = TypeVar("T")
 
 Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
 Write = Callable[[Callable[[Any], Stored]], Stored]
-"""How a submit gets into a write: one of the store's own, or one of the application's."""
+"""Carries out a submit in a write of the store or in the application's transaction."""
 
 FIND: Final = "SELECT data FROM reply WHERE id = $1 AND at >= $2"
-# Faster than they come, so that few are left of however many.
+# More than are added, so that few old ones remain however many there were.
 FORGET: Final = """
     DELETE FROM reply WHERE n IN (SELECT n FROM reply ORDER BY n LIMIT 10)
         AND (at < $1 OR n <= (SELECT max(n) FROM reply) - $2)
@@ -41,13 +41,13 @@ FORGET: Final = """
 
 
 def find_reply(db: SqlConnection, request_id: str, now: int) -> bytes | None:
-    """The memory of a request."""
+    """The remembered reply to a request."""
     row = db.execute(FIND, (request_id, _oldest(now))).fetchone()
     return None if row is None else row[0]
 
 
 def keep_reply(step: TableStep, request_id: str, data: bytes) -> None:
-    """Remember a reply, and forget some that are too old."""
+    """Store a reply, and forget some that are too old."""
     step.execute(step.insert_reply, (request_id, step.now, data))
     step.execute(FORGET, (_oldest(step.now), REPLIES_MAX))
 
@@ -64,7 +64,7 @@ def exchange_once(
     carry_out: Callable[[Any], tuple[Exchange, T]],
     read_job: Callable[[Any, str], Job | None],
 ) -> tuple[Exchange, T | None]:
-    """Carry an exchange out, or answer it when that was done before under this id."""
+    """Carry out an exchange, or return the earlier answer if this id was carried out before."""
     check_request_id(request_id)
     digest = digest_of_exchange(settlements, request)
 
@@ -87,7 +87,7 @@ def submit_once(
     *,
     partial: bool,
 ) -> list[Submitted | LeaseholdError]:
-    """Submit drafts, or answer when that was done before under this id."""
+    """Submit drafts, or return the earlier answer if this id was carried out before."""
     check_request_id(request_id)
     digest = digest_of_submit(drafts, partial=partial)
 

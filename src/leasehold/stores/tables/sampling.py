@@ -1,7 +1,7 @@
-"""The counters of the lanes, and the spans kept of them, as core.rules.sampling decides.
+"""The counters of the lanes, and the spans kept from them; core.rules.sampling decides.
 
-Guard: in the first write of a new minute, before it changes anything, and with it: if that write is
-rolled back, so is the sample, and the next write takes it.
+Guard: a sample is taken in the first write of a new minute, before it changes anything. If that
+write is rolled back, so is the sample, and the next write takes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from leasehold.stores.tables.statements import SqlConnection
 
 
 def oldest_from(pending_lanes: str, queue: str, *, moment: str, by_age: str) -> str:
-    """The statement for when the pending job of each queue became available that waits longest.
+    """The statement for when the longest-waiting pending job of each queue became available.
 
     Where a job's turn is the time since when it is available, the first of a tier waits longest:
     from one tier to the next it is a seek in the primary key, however many jobs there are. Those
@@ -54,13 +54,13 @@ LANE_COUNTERS: Final = ("pending", *(f"total_{name}" for name in SUMMED))
 
 
 Added = Callable[[str], str]
-"""How a database adds up a column of counts, and tells the sum as a whole number."""
+"""How a database adds up a column of counts, with an integer as the sum."""
 
 
 def totals_from(lanes: str, queue: str, added: Added, more: str = "") -> str:
     """The statement for the counters of each queue, or of one: LANE_COUNTERS, in their order.
 
-    `queue` is how the queue's name is read.
+    `queue` is the expression for the queue's name.
     """
     sums = (f"{added(name)} AS {name}" for name in LANE_COUNTERS)
     return f"""
@@ -96,8 +96,9 @@ SPAN_COLUMNS: Final = (
 )  # fmt: skip
 SPAN_NAMES: Final = ", ".join(SPAN_COLUMNS)
 KEYS_AGED_AT_ONCE: Final = 1000
-"""The write that ends a minute asks so many keys for the job that waits longest: those that have
-had jobs for longest."""
+"""How many keys the write that ends a minute checks for the longest-waiting job: those that have
+had jobs for longest.
+"""
 EVERY_KEY: Final = 1 << 62
 LAST_COUNTS: Final = f"""
     SELECT queue, {", ".join(SUMMED)}, pending FROM span WHERE resolution = $1
@@ -129,10 +130,11 @@ class TableSpans(ABC):
     lane_totals: ClassVar[str]
     """By queue, or for one: how many jobs are pending, and a sum for each name in SUMMED."""
     oldest: ClassVar[str]
-    """By queue, or for one: since when those pending jobs have been available that wait longest;
-    of so many keys that have jobs parked."""
+    """By queue, or for one: when the longest-waiting pending jobs became available, looking at this
+    many keys with parked jobs.
+    """
     keys_aged: ClassVar[int] = KEYS_AGED_AT_ONCE
-    """Of how many; who only looks asks for all."""
+    """How many keys to check; a read-only caller checks all of them."""
     lane_totals_of_all: ClassVar[str]
     """The same for all queues, and the depth of the deepest."""
     measured: ClassVar[str]
@@ -140,7 +142,7 @@ class TableSpans(ABC):
     kept_spans: ClassVar[str]
     """Selects queue, time and SPAN_COLUMNS of the spans of a resolution from a time on."""
     kept_spans_of_queue: ClassVar[str]
-    """The same of one queue."""
+    """The same for one queue."""
     look_of_all: ClassVar[str]
     """For a resolution: a sum for each name in SUMMED, of `pending`, and the largest of that."""
     summed_counts: ClassVar[str]
@@ -151,7 +153,7 @@ class TableSpans(ABC):
     keep_span: ClassVar[str]
     """For `many`: resolution, queue, time and SPAN_COLUMNS."""
     add_worked: ClassVar[str]
-    """Adds what workers did since the minute began to their totals."""
+    """Adds the workers' counts since the minute began to their totals."""
 
     def __init__(self, db: Any) -> None:
         self._db: SqlConnection = db
@@ -161,7 +163,7 @@ class TableSpans(ABC):
         """Execute a statement about many rows, as the database wants it."""
 
     def _check(self, figures: Sequence[Any]) -> None:  # noqa: B027  # nothing here
-        """Raise ValueError where a span holds something else than counts."""
+        """Raise ValueError if a span holds anything but counts."""
 
     def open_minute(self) -> int:
         return int(self._db.execute(OPEN_MINUTE).fetchone()[0])

@@ -25,7 +25,7 @@ COLUMNS: Final = (
     "name", "draft", "created_at", "updated_at", "next_at", "due_at", "paused", "last_at",
     "last_job_id", "fired", "missed", "missed_at", "error",
 )  # fmt: skip
-# A value that is no number is above all numbers, and left out.
+# A value that is not a number sorts above all numbers, and is left out.
 NEXT_LOOK: Final = f"SELECT min(due_at) FROM schedule WHERE due_at <= {MOMENT_MAX}"
 _VALUES: Final = ", ".join(f"${n}" for n in range(1, len(COLUMNS) + 1))
 _CHANGES: Final = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS[1:])
@@ -33,14 +33,14 @@ KEEP: Final = f"""
     INSERT INTO schedule ({", ".join(COLUMNS)}) VALUES ({_VALUES})
     ON CONFLICT (name) DO UPDATE SET {_CHANGES}
 """
-# The request is not written again: it may be large, or say more than this version knows.
+# The request is not written again: it may be large, or hold more than this version knows.
 MOVE_ON: Final = """
     UPDATE schedule SET next_at = $1, due_at = $2, last_at = $3, last_job_id = $4, fired = $5,
         missed = $6, missed_at = $7, error = $8
     WHERE name = $9
 """
 REMOVE: Final = "DELETE FROM schedule WHERE name = $1"
-# A job that is not there any more has ended too: only ended jobs are discarded.
+# A deleted job has ended too: only ended jobs are discarded.
 NOT_ENDED: Final = """
     SELECT job.id FROM job
     WHERE {} AND NOT EXISTS (SELECT 1 FROM finished WHERE finished.seq = job.seq)
@@ -50,7 +50,7 @@ _decode_draft = msgspec.json.Decoder(ScheduleDraft).decode
 
 
 def schedule_from(values: Mapping[str, Any]) -> Schedule:
-    """The schedule that a row's values tell; raises one of `UNREADABLE` if they make no sense."""
+    """The schedule in a row's values; raises one of `UNREADABLE` if they are invalid."""
     return Schedule(
         draft=_decode_draft(values["draft"]),
         created_at=from_micros(values["created_at"]),
@@ -68,7 +68,7 @@ def schedule_from(values: Mapping[str, Any]) -> Schedule:
 
 
 def makes_no_sense(number: int, name: str, problem: BaseException) -> UnreadableSchedule:
-    """What stands for a schedule that cannot be read."""
+    """Stands in for a schedule that cannot be read."""
     error = InvalidScheduleError(
         f"schedule {name!r} is not valid on this machine: {problem_of(problem)}"
     )
@@ -84,7 +84,7 @@ class ScheduleRows(NamedTuple):
     due: str
     schedule_of: Callable[[tuple[Any, ...]], Schedule | UnreadableSchedule]
     number: str
-    """The column by which one is known whose very name cannot be read."""
+    """The column that identifies a schedule whose name cannot be read."""
 
     def every(self, db: SqlConnection) -> list[Schedule]:
         """All schedules; unreadable ones say so."""
@@ -108,7 +108,7 @@ class ScheduleRows(NamedTuple):
 
 
 class TableSchedules(ABC):
-    """The schedules, as core.rules.scheduling asks for them inside a write."""
+    """The schedules inside a write, for core.rules.scheduling."""
 
     dialect: ClassVar[Dialect]
     rows: ClassVar[ScheduleRows]
@@ -119,7 +119,7 @@ class TableSchedules(ABC):
 
     @abstractmethod
     def _submit(self, drafts: Sequence[Draft]) -> Sequence[object] | LeaseholdError:
-        """Submit jobs, each by itself."""
+        """Submit jobs independently of each other."""
 
     @abstractmethod
     def read_job(self, job_id: str) -> Job | None: ...
@@ -181,9 +181,9 @@ class TableSchedules(ABC):
     # -- firing ------------------------------------------------------------------------------
 
     def fire_due(self) -> tuple[int, int | None]:
-        """Fire due schedules; answers how many jobs that submitted, and when to look again.
+        """Fire due schedules; returns how many jobs were submitted, and when to look again.
 
-        Every exchange comes by here: where nothing is due it costs one seek.
+        Every exchange calls this: if nothing is due, it costs one seek.
         """
         look_at = self._next_look()
         if look_at is None or look_at > self._step.now:

@@ -1,4 +1,4 @@
-"""Settings and pins. Guard of a change: what is there is read inside the write."""
+"""Settings and pins. Guard of a change: the present values are read inside the write."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _pin: Final = msgspec.json.Decoder(Pin)
 
 
 def pins(db: SqlConnection, kind: PinKind) -> list[Pin]:
-    """The pins of a kind, the oldest first; an unreadable one is passed over."""
+    """The pins of a kind, oldest first; unreadable ones are skipped."""
     found: list[Pin] = []
     rows: Any = db.execute(EVERY, (kind,))
     for (document,) in rows:
@@ -39,7 +39,7 @@ def pins(db: SqlConnection, kind: PinKind) -> list[Pin]:
 
 
 def stops(db: SqlConnection) -> dict[str, str]:
-    """Which workers were asked to stop."""
+    """The workers asked to stop."""
     return stops_in(pins(db, "stop"))
 
 

@@ -1,13 +1,12 @@
 """How statements are executed and rows are read, for any database.
 
 A statement in this folder is the same text for every database. Its placeholders are numbered ($1)
-in the order in which they first appear: PostgreSQL goes by the number, SQLite takes $1 for a name
-and goes by the order. Lists of values are one parameter (`Dialect`). What else has to be said
-differently (many rows at once, the order of joins) is said by the store itself, in a method of its
-own.
+in the order in which they first appear: PostgreSQL uses the number; SQLite treats $1 as a name and
+uses the order. Lists of values are one parameter (`Dialect`). Anything else that differs (many rows
+at once, the order of joins) is in the store itself, in a method of its own.
 
-A `Query` says of each column what it is to hold. A database that keeps any value in any column
-needs to be told, so that damage in one row does not hide the others.
+A `Query` says what each column should hold. A database that allows any value in any column needs
+this, so that damage in one row does not hide the others.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ class Execute(Protocol):
 
 
 class SqlConnection(Protocol):
-    """What statements are executed on: a connection, or a write."""
+    """The object on which statements are executed: a connection or a write."""
 
     @property
     def execute(self) -> Execute: ...
 
 
 class Dialect(NamedTuple):
-    """How a database takes a list of values as one parameter, and other words of its own."""
+    """How a database takes a list of values as one parameter, and other differences in syntax."""
 
     is_one_of: str
-    """Follows a column; the placeholder is put into it."""
+    """The condition to write after a column; takes the placeholder."""
     listed: Callable[[Collection[Any]], Any]
     """The parameter."""
     no_bytes: str
     """An empty value of bytes."""
 
     def among(self, column: str, placeholder: str) -> str:
-        """Holds where a column has one of the values."""
+        """The condition that a column has one of the values."""
         return f"{column} {self.is_one_of.format(placeholder)}"
 
 
@@ -70,7 +69,7 @@ NO_LIMIT: Final = 2**63 - 1
 
 
 class Kind(Enum):
-    """The type of a column; those that may be NULL say so."""
+    """The type of a column, including whether it may be NULL."""
 
     WHOLE = "integer"
     WHOLE_OR_NULL = "integer or null"
@@ -101,11 +100,11 @@ class Reader(Protocol):
     def rows(self, query: Query, *values: Any) -> Iterable[tuple[Any, ...]]: ...
 
     def sound_rows(self, query: Query, *values: Any) -> Iterable[tuple[Any, ...]]:
-        """The same without rows in which anything is not as it should be."""
+        """The same without damaged rows."""
 
 
 class PlainReader:
-    """For a database in which a column holds only its own type."""
+    """For a database in which a column can hold only its own type."""
 
     def __init__(self, db: SqlConnection) -> None:
         self.db = db

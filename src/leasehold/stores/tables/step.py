@@ -1,4 +1,4 @@
-"""An operation's state inside a write: connection, time, counters, and hints to listeners."""
+"""The state of an operation inside a write: connection, time, counters, and hints to listeners."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from leasehold.stores.tables.statements import Execute, SqlConnection
 
 
 class Hints:
-    """Whom to wake after the commit. Losing one costs time, never a job: nothing may hang on it."""
+    """The listeners to wake after the commit. Losing a hint costs time, never a job, so nothing may
+    depend on one.
+    """
 
     __slots__ = ("cancel_requested", "ended", "ready", "unresolved")
 
@@ -42,7 +44,7 @@ class Hints:
         self.cancel_requested = []
 
     def take(self, other: Hints) -> None:
-        """Add what another one holds, and leave it empty."""
+        """Add the hints of another object, and leave it empty."""
         if other.ready:
             self.ready, other.ready = True, False
         if other.unresolved or other.ended or other.cancel_requested:
@@ -53,7 +55,7 @@ class Hints:
 
 
 READY: Final = Hints()
-"""Only the news of jobs to lease."""
+"""Only the hint that there are jobs to lease."""
 READY.ready = True
 
 NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
@@ -67,7 +69,7 @@ Row = tuple[Any, ...]
 class TableStep(ABC):
     """One write, from BEGIN to COMMIT.
 
-    Every write makes one: a default that cannot be changed is no attribute of its own.
+    Every write creates one, so immutable defaults are class attributes.
     """
 
     db: SqlConnection
@@ -75,27 +77,27 @@ class TableStep(ABC):
     many: Callable[[str, Sequence[Any]], Any]
     """Executes a statement about many rows, as the database wants it."""
     alone = True
-    """Whether this write has the store to itself, as it always has where writes take turns."""
+    """Whether this write is alone, as it always is in a store where writes take turns."""
     somebody_waits = False
-    """Whether any job may wait for another: if not, an end concerns no other job."""
+    """Whether any job may wait for another; if not, an end concerns no other job."""
     some_unresolved = False
-    """Whether jobs that ended may still block others."""
+    """Whether ended jobs may still block others."""
     dependents_left = DEPENDENTS_AT_ONCE
-    """How many more dependents this write may deal with."""
+    """How many more dependents this write may handle."""
     shown_left = SHOWN_AT_ONCE
     """How many more parked jobs this write may show to leases."""
     some_inheriting = False
-    """Whether earlier writes have left changes of bases to be followed."""
+    """Whether earlier writes have left changes of bases unfinished."""
     inherited_left = INHERITED_AT_ONCE
     """How many more jobs this write may compare with their dependents."""
     next_crossing: int | None = None
-    """When the first pending job has to be placed anew, as far as earlier writes know."""
+    """When the next pending job has to move, as far as earlier writes know."""
     some_rescoring = False
-    """Whether jobs have to be placed anew since what counts in their queue has changed."""
+    """Whether jobs have to move because the parameters of their queue have changed."""
     insert_events: ClassVar[str]
     """For `many`: the rows of `event`."""
     insert_reply: ClassVar[str]
-    """Writes a reply down, or one more recent under the same id."""
+    """Stores a reply, replacing an earlier one under the same id."""
     add_audit: ClassVar[str] = """
         INSERT INTO audit (at, actor, action, count, detail) VALUES ($1, $2, $3, $4, $5)
     """
@@ -109,26 +111,27 @@ class TableStep(ABC):
         self.settings = settings
         """The stored settings."""
         self.new_lanes: set[tuple[str, str]] = set()
-        """Queue and task of the lanes that this write makes, or made and took back."""
+        """Queue and task of the lanes that this write has created, even if undone."""
         self.succeeded: set[int] = set()
         """Lanes in which a job was completed: their circuit breakers close."""
         self.moved: dict[int, tuple[int, int]] = {}
-        """By lane, how many more jobs are pending and running; only while queues have rules."""
+        """The change of pending and running jobs by lane; only while queues have rules."""
         self.hints = Hints()
         self.ended: list[str] = []
-        """Jobs that ended in this operation: `dependents.resolve` must look at each of them."""
+        """Jobs that ended in this operation, each of which `dependents.resolve` must check."""
         self.lowered: set[int] = set()
-        """Jobs that lost a dependent which may have raised their priority."""
+        """Jobs that lost a dependent that may have raised their priority."""
         self.inheriting: list[tuple[int, int, int]] = []
-        """A heap of jobs whose base has changed: the negated base, the number, and up to which
-        number those it waits for were compared with it."""
+        """A heap of jobs whose base has changed: the negated base, the job's number, and the number
+        up to which its dependencies were compared with it.
+        """
         self.measured = Measured()
         self.failed: list[tuple[int, str, JobError]] = []
-        """Attempts that failed in this operation: lane, job, and the error."""
+        """Attempts that failed in this operation: lane, job and error."""
         self.worker_numbers: dict[tuple[str, int], int] = {}
-        """Workers in lanes, which earlier writes of this minute have met."""
+        """Numbers of workers in lanes, as seen by earlier writes of this minute."""
         self.newly_shown: set[int] = set()
-        """Jobs that leases see now because their key has a slot for them."""
+        """Jobs that leases can now see because their key has a free slot."""
         self._queues_of_lanes: dict[int, str | None] = {}
         """Their look-ups in this write."""
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
@@ -146,18 +149,18 @@ class TableStep(ABC):
 
     @abstractmethod
     def changed(self, statement: str, values: Sequence[Any]) -> int:
-        """Execute a statement; answers how many rows it has changed."""
+        """Execute a statement; returns how many rows it has changed."""
 
     def due_at(self, moments: Iterable[int]) -> None:  # noqa: B027  # not every store keeps it
-        """Jobs have begun to wait until these moments."""
+        """Record the due times of jobs that have begun to wait."""
 
     def versions_erased(self, versions: Iterable[int]) -> None:  # noqa: B027  # as above
-        """Jobs that were last leased under these versions are erased: should an id be used again,
-        its leases must not repeat a version that was granted before.
+        """Record the last lease versions of erased jobs: if an id is used again, its leases must
+        not repeat a version granted before.
         """
 
     def must_be_alone(self) -> None:  # noqa: B027  # as above
-        """Said before anything is done that others must not do meanwhile."""
+        """Called before anything that other writes must not do at the same time."""
 
     @abstractmethod
     def flush(self) -> None:
@@ -165,10 +168,12 @@ class TableStep(ABC):
 
     @abstractmethod
     def write_counters(self) -> None:
-        """Write the counters, for who reads them in this very write."""
+        """Write the counters, for a later read in the same write."""
 
     def write_counters_of_work(self) -> None:
-        """The same for who asks only which lanes have pending jobs, and are not held back."""
+        """The same for a read that needs only the lanes that have pending jobs and are not held
+        back.
+        """
         self.write_counters()
 
     @abstractmethod
@@ -179,7 +184,7 @@ class TableStep(ABC):
 
     @abstractmethod
     def _number_of(self, worker: str, lane: int) -> int:
-        """The number of a worker in a lane; it gets one if it has none yet."""
+        """The number of a worker in a lane, assigned if it has none yet."""
 
     def storable(self, text: str) -> str:
         """A message as the database can hold it."""
@@ -190,13 +195,13 @@ class TableStep(ABC):
         return rows
 
     def attempts_failed(self, failed: Sequence[tuple[int, str, JobError]]) -> None:
-        """Attempts have failed: each is counted with those that failed in the same way."""
+        """Count failed attempts, each with those that failed in the same way."""
         self.failed += failed
 
     # -- counting ------------------------------------------------------------------------------
 
     def jobs_ended(self, job_ids: Sequence[str]) -> None:
-        """Jobs have ended: their dependents are dealt with, and waiting callers are woken."""
+        """Record ended jobs: their dependents will be handled, and waiting callers woken."""
         self.ended += job_ids
         self.hints.ended += job_ids
 
@@ -227,7 +232,7 @@ class TableStep(ABC):
         tally[after] += jobs
 
     def worked(self, worker: str, lane: int, names: Sequence[str], jobs: int) -> None:
-        """Count jobs of a lane for a worker, under those names that are counted of workers."""
+        """Count jobs of a lane for a worker, under the names that are counted by worker."""
         number = self.worker_numbers.get((worker, lane)) or self._number_of(worker, lane)
         self.measured.worked(number, names, jobs)
 
@@ -266,17 +271,17 @@ class TableStep(ABC):
     # -- what others have to know of -----------------------------------------------------------
 
     def rules_changed(self) -> None:
-        """Let every process read the rules of the queues again."""
+        """Make every process read the rules of the queues again."""
         self.execute(NEXT_GENERATION)
         self.rules = self._load_rules()
 
     def settings_changed(self) -> None:
-        """Let every process read the settings again."""
+        """Make every process read the settings again."""
         self.execute(NEXT_SETTINGS)
         self.settings = self._load_settings()
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        """Write down an administrative action."""
+        """Write an audit record."""
         document = msgspec.json.encode(detail).decode()
         row = (self.now, self.storable(actor), action, count, document)
         self.execute(self.add_audit, row)

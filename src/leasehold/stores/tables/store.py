@@ -30,7 +30,7 @@ class TableStore(
     TableTokenVerbs,
     KeepingVerbs,
 ):
-    """A store hands in its own classes and functions as attributes."""
+    """A store supplies its own classes and functions as attributes."""
 
     _database: TableDatabase
 

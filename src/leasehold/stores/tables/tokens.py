@@ -1,6 +1,6 @@
 """Tokens and the signing key; `core.rules.tokens` decides.
 
-Guard of a new token: its name is looked for inside the write.
+Guard of a new token: its name is looked up inside the write.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ADD: Final = "INSERT INTO token VALUES ($1, $2, $3)"
 REMOVE: Final = "DELETE FROM token WHERE name = $1"
 CHANGE: Final = "UPDATE token SET document = $1 WHERE name = $2"
 KEY_BYTES: Final = 32
-# Guard: the first to need the key makes it, for good.
+# Guard: the first process to need the key creates it, permanently.
 MAKE_KEY: Final = "INSERT INTO meta VALUES ('signing_key', $1) ON CONFLICT DO NOTHING"
 
 _token: Final = msgspec.json.Decoder(Token)
 
 
 class _Sessions(msgspec.Struct):
-    """The parts of a token's document besides the token, for the store alone."""
+    """The parts of a token's document besides the token, for the store's own use."""
 
     ended_sessions: tuple[str, ...] = ()
 
@@ -42,7 +42,7 @@ _sessions: Final = msgspec.json.Decoder(_Sessions)
 
 
 class TokenReader:
-    """The tokens of a store and its signing key, for who reads."""
+    """The tokens of a store and its signing key, for readers."""
 
     all = "SELECT name, document FROM token ORDER BY name"
     by_name = "SELECT document FROM token WHERE name = $1"
@@ -53,7 +53,7 @@ class TokenReader:
         self._db = db
 
     def text(self, what: str, value: Any) -> str:  # noqa: ARG002  # for stores with other columns
-        """A text that one of the statements gave; raises if it is none."""
+        """The text returned by one of the statements; raises if it is not text."""
         return str(value)
 
     def every(self) -> list[Token]:
@@ -67,7 +67,7 @@ class TokenReader:
         return token if token is not None and token.is_good_at(from_micros(now)) else None
 
     def ended_sessions(self, name: str) -> Sequence[str]:
-        """The ended sessions of a token; none for a missing token."""
+        """The ended sessions of a token; empty for a missing token."""
         rows = self._db.execute(self.by_name, (name,)).fetchall() if is_text(name) else []
         try:
             return _sessions.decode(self.text("its document", rows[0][0])).ended_sessions
@@ -83,11 +83,11 @@ class TokenReader:
         ]
 
     def signing_key(self) -> bytes | None:
-        """The stored key, if there is one yet."""
+        """The stored key, if it exists."""
         rows = self._db.execute(self.read_key).fetchall()
         if not rows:
             return None
-        # A shorter one, which could be guessed, is no better than garbage.
+        # A shorter key could be guessed, so it counts as damaged.
         with suppress(*UNREADABLE):
             key = bytes.fromhex(self.text("the signing key", rows[0][0]))
             if len(key) == KEY_BYTES:
@@ -107,7 +107,7 @@ class TokenReader:
                 yield repr(shown), error
 
     def _only(self, rows: list[Any]) -> Token | None:
-        """The token in the row; an unreadable one is no token."""
+        """The token in the row; None if it is unreadable."""
         try:
             return self._token_of(rows[0][0]) if rows else None
         except UNREADABLE:
@@ -151,7 +151,7 @@ class TableTokenVerbs(TokenVerbs):
         return self._database.look(lambda db: self._tokens(db).find(digest, self._database.now(db)))
 
     def _token_check(self, token: Token, digest: str) -> Callable[[TableStep], None]:
-        """For a write that relies on a token that was found before."""
+        """The check for a write that relies on a token found earlier."""
         return lambda step: check_same(token, self._tokens(step.db).find(digest, step.now))
 
     def signing_key(self) -> bytes:

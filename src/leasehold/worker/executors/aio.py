@@ -45,14 +45,15 @@ _LOOP_DIED: Final = Fail(
 
 
 _broken_loops: Final[list[SharedLoop]] = []
-"""Never closed, nor left to the garbage collector: where a task has closed their descriptors, the
-numbers may be those of somebody else's files by now."""
+"""Kept here so that they are never closed or garbage-collected: if a task has closed their
+descriptors, the numbers may belong to other files by now.
+"""
 
 
 class AsyncExecutor:
     """Runs every async function as a task of one event loop. Stopping one cancels its task.
 
-    A loop that dies is replaced, and what ran on it has failed.
+    A loop that dies is replaced, and the runs on it have failed.
     """
 
     def __init__(self, *, env: Env = SYSTEM, name: str = "leasehold") -> None:
@@ -90,7 +91,7 @@ class AsyncExecutor:
         self._thread.join(CLOSE_SECONDS_MAX)
 
     def _call(self, callback: Callable[[], None]) -> None:
-        # A closed loop is about to be replaced, and its replacement sees to every waiting run.
+        # A closed loop is about to be replaced, and its replacement handles every waiting run.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
 
@@ -172,7 +173,7 @@ class AsyncExecutor:
             outcome = outcome_of_error(error, lease, task, context, args, kwargs)
         if here() != context.pid:
             leave_copy()
-        # Not awaited: a commit that somebody could cancel half-way would leave it in doubt.
+        # Not awaited: a commit that could be cancelled half-way would leave its outcome in doubt.
         outcome = conclude(outcome, context)
         if end_span is not None:
             end_span(outcome)

@@ -10,12 +10,12 @@ from leasehold.worker.run import Run
 class Executor(Protocol):
     """Runs code in one particular way.
 
-    In every case `run.finish(outcome)` is called exactly once per started run, when the code is no
-    longer running, from any thread.
+    `run.finish(outcome)` is always called exactly once per started run, once its code is no longer
+    running, from any thread.
     """
 
     def start(self, run: Run) -> None:
-        """Run it as soon as may be; returns at once. Sets `run.started` when the code begins."""
+        """Run it as soon as possible; returns at once. Sets `run.started` when the code begins."""
 
     def stop(self, run: Run) -> None:
         """Stop the code as far as this executor can: kill it, or tell it through its context.
@@ -27,4 +27,4 @@ class Executor(Protocol):
         """Withdraw every run whose code has not begun; they count as never started."""
 
     def close(self) -> None:
-        """Stop everything that still runs, as far as this executor can, and free its resources."""
+        """Stop all running code, as far as this executor can, and free its resources."""

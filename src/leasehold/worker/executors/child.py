@@ -69,10 +69,10 @@ from leasehold.worker.task import TaskDefinition
 T = TypeVar("T", DependencyAnswer, Leave, KeptResult)
 
 IMPORT_PAUSE_SECONDS: Final = 5.0
-"""How long a job rests whose module could not open its store."""
+"""How long a job waits if its module could not open its store."""
 
 UNTOLD: Final[str | None] = "changes that cannot be told"
-"""The lasting changes of a task whose process cannot even be inspected."""
+"""The lasting changes reported for a task whose process cannot even be inspected."""
 
 
 class _WireSink:
@@ -89,7 +89,7 @@ class _WireSink:
 
 
 class Child:
-    """Runs jobs in the main thread, while another one listens to the worker."""
+    """Runs jobs in the main thread, while another thread listens to the worker."""
 
     def __init__(self, worker: ChildEnd) -> None:
         self._worker = worker
@@ -104,7 +104,7 @@ class Child:
         self._surroundings = Surroundings()
 
     def serve(self) -> None:
-        """Run jobs for ever: only the worker's end, or a kill, ends it."""
+        """Run jobs until the worker ends or the child is killed."""
         threading.Thread(target=self._listen, name="leasehold-listen", daemon=True).start()
         self._worker.send(ChildReady())
         changes = LastingChanges()
@@ -115,15 +115,15 @@ class Child:
             _flush_output()
             lasting = guarded(changes.found, UNTOLD)
             self._report(begin, outcome, context.settled, lasting)
-            # While the worker writes down how it ended.
+            # Meanwhile, the worker records the outcome.
             self._surroundings.restore()
 
     def _listen(self) -> None:
         try:
             self._listen_to_the_end()
         finally:
-            # The worker is gone, or done with this child, or cannot be heard any more: the
-            # processes that the task has started go with it.
+            # The worker is gone, done with this child, or no longer reachable: the processes that
+            # the task has started end with the child.
             kill_group(os.getpgid(0))
 
     def _listen_to_the_end(self) -> None:
@@ -134,7 +134,7 @@ class Child:
             elif isinstance(message, Begin):
                 lease = parts.join_payload(message.lease)
                 message = msgspec.structs.replace(message, lease=lease)
-                # The context is made here, so that a request to stop right after it finds one.
+                # The context is made here, so that a request to stop that follows at once finds it.
                 self._context = self._new_context(message)
                 self._begun.put((message, self._context))
             elif isinstance(message, Stop):
@@ -155,7 +155,7 @@ class Child:
         )
 
     def _ask(self, question: Ask | FavourRequest | Keep, kind: type[T], ahead: bytes = b"") -> T:
-        """Ask the worker, which answers every question, one after the other."""
+        """Ask the worker, which answers questions one after the other."""
         with self._asking:
             for part in parts_of(question.about, ahead):
                 self._worker.send(part)
@@ -205,7 +205,7 @@ class Child:
         try:
             self._worker.send(CodeEnded(about, outcome, settled, lasting))
         except OSError:
-            raise  # The connection is gone, and the child has to go too.
+            raise  # The connection is gone, so the child has to end too.
         except Exception as error:  # noqa: BLE001 - too large for a frame, or not to be encoded.
             message = f"it ran, but its result cannot be kept: {message_of(error)}"
             failure = Fail(JobError(type_name(error), clean_text(message)), retryable=False)
@@ -220,15 +220,16 @@ def _not_imported(begin: Begin, error: BaseException) -> Outcome:
         f"{begin.module}: {described.message}"
     )
     if isinstance(error, StoreError):
-        # The module opens a store that is away: that is no fault of its jobs, however many come.
+        # The module opens an unreachable store: that is not the fault of its jobs, however many
+        # come.
         return Release(IMPORT_PAUSE_SECONDS, f"{UNRUNNABLE}{message}")
     failure = JobError(described.type, message, described.traceback)
-    # What else fails here is a bug, or is not installed; but a server may be away for a while.
+    # Other failures are bugs or missing packages, but a server may be away for a while.
     return Fail(failure, retryable=isinstance(error, ConnectionError | TimeoutError))
 
 
 def _flush_output() -> None:
-    # A child is ended by a kill, which would take along text that the task has printed.
+    # A child is ended by a kill, which would lose text that the task has printed.
     for stream in (sys.stdout, sys.stderr):
         guarded(lambda stream=stream: stream.flush(), None)  # type: ignore[misc]
 
@@ -238,7 +239,7 @@ def _prepare(setup: ChildSetup) -> None:
     os.environ.pop("PYTHONPATH", None)
     if setup.python_path is not None:
         os.environ["PYTHONPATH"] = setup.python_path
-    # An import that fails, or exits, does so again when the job begins, and is its failure.
+    # An import that fails or exits does so again when the job begins, and is then its failure.
     with copies_end_here():
         guarded(lambda: importlib.import_module(setup.module), None)
 
@@ -260,7 +261,8 @@ def main() -> None:
             _prepare(setup)
             Child(worker).serve()
     except BaseException as error:  # noqa: BLE001 - the worker hears of it by this child's end.
-        # Not by way of the interpreter's end, which would wait for threads that tasks have left.
+        # Not by a normal interpreter exit, which would wait for threads that tasks have left
+        # behind.
         leave_copy(error)
 
 

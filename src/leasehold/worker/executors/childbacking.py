@@ -1,4 +1,4 @@
-"""Transactions of a task in a child process: its own connection, with the worker's leave."""
+"""Transactions of a task in a child process: on its own connection, with the worker's consent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leasehold.core.contract.transactions import JobTransaction
 
 _stores: dict[str, Store] = {}
-"""By address, opened when the first task of this child needs it."""
+"""Stores by address, opened when the first task of this child needs one."""
 
 
 class ChildBacking:
@@ -26,7 +26,7 @@ class ChildBacking:
         self._ask = ask
 
     def open(self, lease: Lease) -> JobTransaction:
-        # Few tasks open a transaction, and a child starts sooner without the whole contract.
+        # Few tasks open a transaction, and a child starts faster without the whole contract.
         from leasehold.core.contract.local_store import local_part
 
         store = self._store(lease)
@@ -61,6 +61,7 @@ class ChildBacking:
                 "from there: transactions need a SQLite file"
             )
         if address not in _stores:
-            # By name: what opens stores stands above workers, and only a child has to reach up.
+            # Imported by name: the module that opens stores is in a layer above workers, and only a
+            # child has to reach up.
             _stores[address] = importlib.import_module("leasehold.connect").connect(address)
         return _stores[address]

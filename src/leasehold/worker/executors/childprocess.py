@@ -28,10 +28,10 @@ class ChildProcess(HelperProcess):
     @classmethod
     async def start_for(cls, module: str, lock_fd: int | None) -> ChildProcess:
         """Start a child that has tried to import `module`; raises ConnectionError if it dies."""
-        # A task may have left this process in a folder that is gone: nothing is found there then.
+        # A task may have left this process in a folder that no longer exists.
         folder = guarded(os.getcwd, "/nonexistent")
         sys_path = [entry or folder for entry in sys.path]
-        # The child must find Leasehold before it can be told where to look for modules.
+        # The child must find Leasehold before it can be told where to find modules.
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys_path)}
         child = await cls.start(_arguments, env=env, lock_fd=lock_fd)
         try:
@@ -50,7 +50,7 @@ class ChildProcess(HelperProcess):
         self.writer.write(frame)
 
     async def receive(self) -> FromChild:
-        """Its next message; raises ConnectionError when it is dead or talks nonsense."""
+        """The child's next message; raises ConnectionError if it is dead or sends nonsense."""
         try:
             header = await self.reader.readexactly(HEADER_BYTES)
             return from_child(await self.reader.readexactly(body_bytes(header)))
@@ -59,6 +59,6 @@ class ChildProcess(HelperProcess):
 
 
 def _arguments(connection_fd: int) -> Sequence[str]:
-    # -P keeps modules of the working directory from taking the place of others.
+    # -P keeps modules in the working directory from shadowing others.
     module = "leasehold.worker.executors.child"
     return [sys.executable, "-P", "-m", module, str(connection_fd), str(os.getpid())]

@@ -1,8 +1,8 @@
 """Shell commands: programs run for jobs of the built-in task `command`.
 
-A job of that task names any program, so a worker runs them only if it was told to
-(`allow_commands`); this executor runs every job it is given. `commandline` defines the payload,
-`nursery` how the programs are started and why they never outlive the worker.
+A job of that task may name any program, so a worker runs them only if allowed to
+(`allow_commands`); this executor runs every job it is given. `commandline` defines the payload;
+`nursery` explains how programs are started and why they never outlive the worker.
 
 When a command has ended, every process left in its process group is killed: a forgotten background
 process would hold the worker's lock, and the worker could not be proved dead.
@@ -38,7 +38,7 @@ from leasehold.worker.executors.slots import Slot, SlotExecutor
 from leasehold.worker.large import with_payload
 from leasehold.worker.run import Run
 
-# Errors that may be gone next time: no memory, no process or descriptor, a file being replaced.
+# Temporary errors: no memory, no process or descriptor, a file being replaced.
 _PASSING = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY}
 
 
@@ -102,7 +102,7 @@ class _CommandSlot(Slot):
         return await asyncio.create_task(self._traced(run))
 
     async def _traced(self, run: Run) -> Outcome:
-        """The same in a span, which is current in this task of the loop alone."""
+        """The same in a tracing span, which is current only in this task of the loop."""
         end_span = begin_run(run.lease)
         outcome = await self._execute(run)
         if end_span is not None:
@@ -132,7 +132,7 @@ class _CommandSlot(Slot):
             reply = await self._ticket.reply()
             if isinstance(reply, CommandStarted):
                 run.started = self._env.clock.monotonic()
-                # So that the output can be found while it runs, and after it failed.
+                # This lets people find the output while the command runs, and after it failed.
                 run.context.progress(0, stdout_path=output[0], stderr_path=output[1])
                 reply = await self._ticket.reply()
         finally:
@@ -163,7 +163,7 @@ class _CommandSlot(Slot):
 
 
 def _environment(command: CommandLine, lease: Lease) -> dict[str, str]:
-    # Last come the facts about the attempt, which no payload can change.
+    # The facts about the attempt come last, so that no payload can change them.
     return {
         **os.environ,
         **command.env,
@@ -191,7 +191,7 @@ def _outcome(status: int, seconds: float, output: tuple[str, str]) -> Outcome:
     try:
         stdout_tail, stderr_tail = (tail(path) for path in output)
     except OSError as error:
-        # Somebody has removed them; how the command ended is known all the same.
+        # The files were removed, but the way the command ended is still known.
         stdout_tail, stderr_tail = "", f"(its output cannot be read: {error})"
     if status != 0:
         complaint = last_line(stderr_tail)

@@ -3,8 +3,8 @@
     {"argv": ["convert", "in.png", "out.jpg"]}          run as it stands, without a shell
     {"shell": "sort names.txt | uniq > unique.txt"}     given to /bin/sh -c
 
-Both may name `cwd`, `env` (variables to add) and `stdin` (text). To give values to a shell command,
-put them in `env` and let the shell read "$NAME": never write them into the command itself.
+Both may name `cwd`, `env` (variables to add) and `stdin` (text). To pass values to a shell command,
+put them in `env` and let the shell read "$NAME"; never write them into the command itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from leasehold.errors import PayloadError
 
 
 class CommandLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to run, and where, with what."""
+    """What to run, where, and with which input."""
 
     argv: list[str] | None = None
     shell: str | None = None
@@ -43,7 +43,7 @@ class CommandLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def command_line_of(lease: Lease) -> CommandLine:
-    """What this job wants to run; raises PayloadError, with the reason, for a bad document."""
+    """The command line of a job; raises PayloadError, with the reason, for a bad document."""
     if lease.codec != "json":
         raise PayloadError(
             f"the payload of job {lease.job_id} is encoded as {lease.codec!r}: a command is JSON"

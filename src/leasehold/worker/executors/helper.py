@@ -1,4 +1,4 @@
-"""A process of the worker's own with a connection to it: killed, reaped and freed as one."""
+"""A helper process of the worker and the connection to it, killed, reaped and freed together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class HelperProcess:
         self._dead = False
         self._pidfd: int | None = None
         if hasattr(os, "pidfd_open"):
-            # The connection alone does not tell: a process forked from it may keep it open.
+            # The connection alone does not show its death: a process forked from it may keep it
+            # open.
             self._pidfd = os.pidfd_open(process.pid)
             asyncio.get_running_loop().add_reader(self._pidfd, self._on_death)
 
@@ -46,15 +47,16 @@ class HelperProcess:
     ) -> Self:
         """Start a program in a session of its own, in which no Ctrl-C reaches it.
 
-        `arguments` makes its argument list from the descriptor of its end of the connection.
+        `arguments` makes the argument list from the descriptor of the program's end of the
+        connection.
         """
         ours, theirs = socket.socketpair()
-        # The application may have set a default timeout, by which both would not block; and theirs
-        # is a descriptor whose mode the other process inherits.
+        # The application may have set a default timeout, which would make both non-blocking; and
+        # the other process inherits the mode of its descriptor.
         theirs.settimeout(None)
         try:
             with theirs:
-                # It returns when the program is loaded, which takes about a millisecond.
+                # It returns once the program is loaded, which takes about a millisecond.
                 process = subprocess.Popen(  # noqa: ASYNC220, S603 - our own interpreter, too.
                     arguments(theirs.fileno()),
                     stdin=subprocess.DEVNULL,
@@ -66,10 +68,10 @@ class HelperProcess:
             ours.close()
             raise
         try:
-            # With a socket at hand this waits for nothing but the event loop's next round.
+            # With an existing socket this waits only for the event loop's next round.
             reader, writer = await asyncio.open_unix_connection(sock=ours)
         except BaseException:
-            # The executor was closed in that moment, and knows nothing of the process yet.
+            # The executor was closed in that moment and does not know of the process yet.
             kill_group(process.pid)
             process.wait()
             ours.close()
@@ -78,7 +80,7 @@ class HelperProcess:
 
     @property
     def lost(self) -> bool:
-        """Whether it is dead, or has nothing more to say."""
+        """Whether it is dead or has closed the connection."""
         return self._dead or self.reader.at_eof()
 
     @property
@@ -87,12 +89,12 @@ class HelperProcess:
 
     def kill(self) -> None:
         """Kill it and every process of its process group."""
-        # Once it is reaped, its number may belong to somebody else.
+        # Once it is reaped, its pid may belong to another process.
         if self._process.returncode is None:
             kill_group(self._process.pid)
 
     async def end(self) -> int:
-        """Kill and reap it, and free all it needed; answers its status as `subprocess` does."""
+        """Kill and reap it, and free its resources; returns its status as `subprocess` does."""
         self.kill()
         self._forget_pidfd()
         self.writer.transport.abort()
@@ -107,7 +109,7 @@ class HelperProcess:
         self._dead = True
         self._forget_pidfd()
         self.kill()
-        # Its last words are still read; but a process that left its group may never hang up.
+        # Its last messages are still read, but a process that left its group may never hang up.
         asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.writer.transport.abort)
 
     def _forget_pidfd(self) -> None:

@@ -1,4 +1,4 @@
-"""Tasks across processes: a child finds by name, in its own memory, the code the worker means."""
+"""Tasks across processes: a child finds the worker's code by name, in its own memory."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from leasehold.worker.task import TaskDefinition, task_name
 
 
 def locate(task: TaskDefinition) -> tuple[str, str]:
-    """The module and qualified name under which a child will find this very task.
+    """The module and qualified name under which a child will find this task.
 
-    Raises TaskNotImportableError, with what to do, if it would find nothing or something else.
+    Raises TaskNotImportableError, with advice, if it would find nothing or something else.
     """
     module, _, qualname = task_name(task.func).partition(":")
     if module == "__main__":
@@ -45,7 +45,7 @@ def locate(task: TaskDefinition) -> tuple[str, str]:
 
 
 def load(name: str, module: str, qualname: str, pickle_key: bytes | None) -> TaskDefinition:
-    """The task under this name, imported here; errors of its module are passed on."""
+    """The task under this name, imported here; errors of its module propagate."""
     found: Any = attrgetter(qualname)(importlib.import_module(module))
     definition = getattr(found, "definition", None)
     if isinstance(definition, TaskDefinition):

@@ -18,7 +18,7 @@ _LIMITS: Final = tuple(
     for name in ("AS", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "STACK")
     if hasattr(resource, f"RLIMIT_{name}")
 )
-"""Limits that code sets for itself, to be stopped before it takes too much."""
+"""Limits that code sets for itself, to be stopped before it uses too much."""
 
 
 class LastingChanges:
@@ -30,14 +30,14 @@ class LastingChanges:
         self._root = _root()
         self._niceness = os.getpriority(os.PRIO_PROCESS, 0)
         self._has_hook = False
-        # A hook cannot be found afterwards, nor be removed.
+        # An audit hook can be neither found afterwards nor removed.
         self._add_hook = sys.addaudithook
         sys.addaudithook = self._note_hook
 
     def found(self) -> str | None:
         """The lasting changes, in a few words; None if there are none.
 
-        Limits that can still be raised to their old value are.
+        Limits that can still be raised to their old values are restored.
         """
         if self._has_hook:
             return "an audit hook"

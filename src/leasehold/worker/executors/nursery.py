@@ -1,11 +1,11 @@
-"""The nursery: a helper process that starts commands for the worker, and outlives it by a moment.
+"""The nursery: a helper process that starts commands for the worker, and briefly outlives it.
 
 Only a single-threaded process can safely act between fork and exec, where a command's life has to
-be tied to its parent's; the worker has many threads, so it asks this process. Each command leads a
+be tied to its parent's. The worker has many threads, so it asks this process. Each command leads a
 session, and so a process group, of its own. The rest of that group is killed when the command has
-ended, and every group is killed when the worker is gone, which shows as the end of their
-connection, or as a new parent of the nursery (a process forked from the worker may keep the
-connection open). Should the nursery itself be killed, its commands die with it.
+ended, and every group is killed when the worker is gone. The nursery notices that by the end of
+their connection, or by its new parent (a process forked from the worker may keep the connection
+open). If the nursery itself is killed, its commands die with it.
 
 It is run as a plain script without site packages, so that it starts quickly: standard library only.
 It speaks lines of JSON. The worker sends
@@ -14,8 +14,8 @@ It speaks lines of JSON. The worker sends
      "stdout": "/path/1.out", "stderr": "/path/1.err"}
     {"op": "signal", "id": 1, "signal": 15}
 
-and is told `started` (with the pid), then `ended` (with the exit status, negative for a signal) or
-`refused` (with the reason), or only the latter. It tells no time and decides nothing else.
+and receives `started` (with the pid), then `ended` (with the exit status, negative for a signal) or
+`refused` (with the reason), or only the latter. It has no notion of time and decides nothing else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 def ask_for_signal_at_parents_death(number: signal.Signals) -> None:
     """Have the kernel send this process a signal when the *thread* that started it ends (Linux).
 
-    Elsewhere a process has to notice by itself that its connection to its parent has ended.
+    On other systems a process has to notice that its connection to its parent has ended.
     """
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
@@ -50,20 +50,20 @@ def ask_for_signal_at_parents_death(number: signal.Signals) -> None:
 def die_with(parent_pid: int) -> None:
     """Have the kernel kill this process when the thread that started it ends (Linux)."""
     ask_for_signal_at_parents_death(signal.SIGKILL)
-    # It may have ended just before that took effect.
+    # The parent may have ended just before that took effect.
     if os.getppid() != parent_pid:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def kill_group(leader_pid: int, signal_number: int = signal.SIGKILL) -> None:
-    """Send a signal to a process group, if there still is one."""
-    # Some systems answer "not permitted" for a group of which only zombies are left.
+    """Send a signal to a process group, if it still exists."""
+    # Some systems answer "not permitted" for a group that consists only of zombies.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader_pid, signal_number)
 
 
 def leave_signals_to_the_worker() -> None:
-    """Take no notice of Ctrl-C: the worker decides what becomes of its children."""
+    """Ignore Ctrl-C: the worker decides what happens to its children."""
     # The starting thread may have blocked signals, and a child inherits that.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     # A handler, unlike SIG_IGN, is not inherited by the programs started from here.
@@ -71,7 +71,7 @@ def leave_signals_to_the_worker() -> None:
 
 
 def _take_no_notice(_signal_number: int, _frame: object) -> None:
-    """Do nothing: a handler that is there only to keep a signal's default from happening."""
+    """Do nothing: this handler only prevents a signal's default action."""
 
 
 class Nursery:
@@ -89,7 +89,7 @@ class Nursery:
         self._pid = os.getpid()
 
     def serve(self) -> None:
-        """Work until the worker is gone, then leave no command behind."""
+        """Work until the worker is gone, then end every command."""
         signalled, wakeup = socket.socketpair()
         self._worker.settimeout(None)
         for end in (signalled, wakeup):
@@ -109,7 +109,7 @@ class Nursery:
         except (EOFError, ConnectionError):
             pass
         finally:
-            # Their deaths signal still, when the socket that would be written to is closed.
+            # Their deaths still send signals when the socket that would be written to is closed.
             signal.set_wakeup_fd(-1)
             for command in self._commands.values():
                 kill_group(command.pid)
@@ -157,14 +157,14 @@ class Nursery:
     def _announce(self, number: int) -> None:
         """In the forked process, before it becomes the command."""
         die_with(self._pid)
-        # Said here, so that the worker knows whom to kill from the command's first moment on, even
-        # if the nursery dies in that very moment.
+        # Sent from here, so that the worker knows which process to kill from the command's first
+        # moment, even if the nursery dies right then.
         self._say({"type": "started", "id": number, "pid": os.getpid()})
 
     def _look_around(self, signalled: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
             signalled.recv(1 << 12)
-        # Signals are merged on their way: any number of commands may have ended.
+        # Signals are coalesced: any number of commands may have ended.
         for number, command in list(self._commands.items()):
             status = _ended(command)
             if status is not None:
@@ -185,9 +185,9 @@ def _refusal(number: int, error: Exception, *, about: str) -> dict[str, Any]:
 
 
 def _ended(command: subprocess.Popen[bytes]) -> int | None:
-    """The exit status of a command that has ended, with its whole group killed; else None."""
+    """The exit status of an ended command, with its whole group killed; None while it runs."""
     if hasattr(os, "waitid"):
-        # Only a look: while the leader is not reaped, the group's number cannot be used again.
+        # Do not reap it yet: until the leader is reaped, the group's number cannot be reused.
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         if os.waitid(os.P_PID, command.pid, flags) is None:
             return None
@@ -199,7 +199,7 @@ def _ended(command: subprocess.Popen[bytes]) -> int | None:
 
 def _private_file(path: str) -> IO[bytes]:
     folder = os.path.dirname(path)
-    # One by one, as the mode is only for the last directory that is made.
+    # One by one, as the mode applies only to the last directory that is made.
     for needed in (os.path.dirname(folder), folder):
         os.makedirs(needed, mode=0o700, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
@@ -209,7 +209,7 @@ def _private_file(path: str) -> IO[bytes]:
 def _stdin_of(text: str | None) -> IO[bytes]:
     if text is None:
         return open(os.devnull, "rb")
-    # A nameless file rather than a pipe: no thread has to stand by and feed it.
+    # An unnamed file rather than a pipe, so that no thread has to feed it.
     import tempfile
 
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it.
@@ -219,8 +219,8 @@ def _stdin_of(text: str | None) -> IO[bytes]:
 
 
 def _out_of_the_way(fd: int) -> int:
-    # Shell scripts use the small numbers for files of their own (`exec 3> log`), which would close
-    # the worker's lock behind its back.
+    # Shell scripts use small descriptor numbers for their own files (`exec 3> log`), which would
+    # silently close the worker's lock.
     moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)
     os.close(fd)
     return moved
@@ -230,7 +230,8 @@ def main() -> None:
     """Serve the worker at the other end of a socket; its descriptor and pid are arguments."""
     worker_fd, worker_pid, *inherited_fds = map(int, sys.argv[1:])
     leave_signals_to_the_worker()
-    # A service manager may send these to every process at once; the worker may want to go on.
+    # A service manager may send these to every process at once, while the worker may want to
+    # continue.
     signal.signal(signal.SIGTERM, _take_no_notice)
     signal.signal(signal.SIGHUP, _take_no_notice)
     os.set_inheritable(worker_fd, False)

@@ -24,7 +24,7 @@ _KILL_SECONDS_MAX = 5.0
 
 
 class CommandStarted(msgspec.Struct, frozen=True, tag="started"):
-    """The command runs."""
+    """The command is running."""
 
     id: int
     pid: int
@@ -35,7 +35,7 @@ class CommandRefused(msgspec.Struct, frozen=True, tag="refused"):
 
     id: int
     about: Literal["output", "command"]
-    """Whether the files for its output failed, or the command itself."""
+    """What failed: the files for its output, or the command itself."""
     errno: int | None
     reason: str
     file: str | None
@@ -76,7 +76,7 @@ class CommandTicket:
         self._replies.put_nowait(reply)
 
     async def reply(self) -> Reply:
-        """The next message: perhaps Started, and then one of the others."""
+        """The next message: possibly CommandStarted, then one of the others."""
         return await self._replies.get()
 
 
@@ -96,7 +96,7 @@ class NurseryLink:
         return None if self._process is None else self._process.pid
 
     async def ensure_running(self) -> None:
-        """Start the nursery unless it runs."""
+        """Start the nursery unless it is running."""
         async with self._starting:
             if self._process is None or self._process.lost:
                 await self.close()
@@ -112,7 +112,7 @@ class NurseryLink:
         stdin: str | None,
         output: tuple[str, str],
     ) -> CommandTicket:
-        """Ask for a command; the ticket hears what becomes of it."""
+        """Start a command; the ticket receives what happens to it."""
         self._numbers += 1
         ticket = self._tickets[self._numbers] = CommandTicket(self._numbers)
         if self._process is None or self._listening is None or self._listening.done():
@@ -133,7 +133,7 @@ class NurseryLink:
         return ticket
 
     def send_signal(self, ticket: CommandTicket, number: signal.Signals) -> None:
-        """Send a signal to the command's whole process group, if it still runs."""
+        """Send a signal to the command's whole process group, if it is still running."""
         if not ticket.over:
             self._send({"op": "signal", "id": ticket.number, "signal": int(number)})
 
@@ -157,14 +157,14 @@ class NurseryLink:
         self._process = self._listening = None
 
     def _arguments(self, connection_fd: int) -> list[str]:
-        # As a script, isolated and without site packages: it needs none, and starts in no time.
+        # As a script, isolated and without site packages: it needs none, and starts faster.
         numbers = [connection_fd, os.getpid()] + ([] if self._lock_fd is None else [self._lock_fd])
         return [sys.executable, "-I", "-S", nursery.__file__, *map(str, numbers)]
 
     def _send(self, request: dict[str, Any]) -> None:
         if self._process is not None:
-            # The standard library's encoder keeps variables that are no valid text, as the
-            # environment may hold.
+            # The standard library's encoder keeps variables that are not valid text, which an
+            # environment may contain.
             self._process.writer.write(json.dumps(request).encode() + b"\n")
 
     async def _listen(self, process: HelperProcess) -> None:
@@ -174,7 +174,7 @@ class NurseryLink:
         except ConnectionError:
             pass
         except (ValueError, msgspec.DecodeError):
-            # What cannot be understood may have been the end of any command: begin anew.
+            # A message that cannot be decoded may have been the end of any command: start again.
             logger.exception(
                 "the helper process that runs commands sent an invalid message; it is replaced"
             )

@@ -1,4 +1,4 @@
-"""Where the output of commands is kept, and how a bit of it is quoted."""
+"""Where the output of commands is kept, and how parts of it are quoted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 TAIL_BYTES_MAX: Final = 4096
 LINE_LENGTH_MAX: Final = 500
 
-# Lower case only: some file systems do not tell "Job" from "job".
+# Lower case only: some file systems do not distinguish "Job" from "job".
 _SAFE_NAME: Final = re.compile(r"[a-z0-9_-][a-z0-9_.-]{0,99}")
 
 
@@ -25,19 +25,19 @@ def output_paths(output_dir: str, job_id: str, version: int) -> tuple[str, str]:
 
 
 def tail(path: str) -> str:
-    """The end of a file as text; bytes that are no UTF-8 are replaced."""
+    """The end of a file as text; bytes that are not UTF-8 are replaced."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - TAIL_BYTES_MAX))
         data = file.read(TAIL_BYTES_MAX)
     if size > TAIL_BYTES_MAX:
-        # The cut may have gone through a character, whose rest is of no use.
+        # The cut may have split a character, whose remaining bytes are useless.
         data = re.sub(rb"\A[\x80-\xbf]{1,3}", b"", data)
     return data.decode("utf-8", "replace")
 
 
 def last_line(text: str) -> str:
-    r"""The last line that says something, bounded, with control characters made visible.
+    r"""The last non-empty line, bounded, with control characters made visible.
 
     >>> last_line("ok\n\x1b[31mno such file\n\n")
     '\\x1b[31mno such file'
@@ -53,7 +53,7 @@ def last_line(text: str) -> str:
 def _folder_name(job_id: str) -> str:
     if _SAFE_NAME.fullmatch(job_id):
         return job_id
-    # Anybody may have chosen the id: it must not lead out of the folder, nor into another job's.
+    # The id is untrusted: it must not lead out of the folder, or into another job's.
     readable = re.sub(r"[^a-z0-9_-]+", "-", job_id.lower())[:40]
     digest = hashlib.sha256(job_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return f"{readable}.{digest}"

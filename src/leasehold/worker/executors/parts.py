@@ -1,7 +1,7 @@
-"""Data that no frame can hold goes ahead of its message, in parts.
+"""Data too large for a frame is sent in parts, ahead of its message.
 
-So nothing as large as a blob is copied whole into a frame, and neither side ever waits for a frame
-of a gigabyte.
+So a blob is never copied whole into a frame, and neither side ever waits for a gigabyte-sized
+frame.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Parts:
         self._received.append(part.data)
 
     def join_payload(self, lease: Lease) -> Lease:
-        """The lease as it was before its payload went ahead."""
+        """The lease with the payload that was sent ahead."""
         return msgspec.structs.replace(lease, payload=self.take()) if self._received else lease
 
     def take(self) -> bytes:
-        """All of it, as it was before it went ahead."""
+        """All of the data that was sent ahead."""
         received, self._received = self._received, []
         return b"".join(received)

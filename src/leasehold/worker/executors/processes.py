@@ -4,8 +4,8 @@ A pool of interpreters, each running one job at a time, one after the other. The
 never forked, each in a process group of its own; they hold the worker's lock and die with the
 worker. They cannot reach anything that lives only in the worker's memory.
 
-A subprocess that a task starts by itself dies with its child when that is killed or crashes. If the
-worker is killed, the kernel kills its children, but their own subprocesses live on.
+A subprocess started by a task dies with its child when that is killed or crashes. If the worker is
+killed, the kernel kills its children, but their own subprocesses survive.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ProcessExecutor(SlotExecutor):
 
 
 def _answer(run: Run) -> bytes:
-    """The results of the job's dependencies, as a frame for its child; never raises."""
+    """The results of the job's dependencies as a frame for its child; never raises."""
     about = LeaseKey.of(run.lease)
     try:
         return to_frame(DependencyAnswer(about, run.context.fetch_dependency_results()))
@@ -97,7 +97,7 @@ def _answer(run: Run) -> bytes:
 
 
 def _keep(run: Run, data: bytes, codec: str) -> bytes:
-    """Put the task's large result away; never raises."""
+    """Store the task's large result; never raises."""
     about = LeaseKey.of(run.lease)
     large = run.context.large
     try:
@@ -108,7 +108,7 @@ def _keep(run: Run, data: bytes, codec: str) -> bytes:
 
 
 def _do_favour(run: Run, favour: Favour) -> bytes:
-    """The request of the task's own transaction, carried out here; never raises."""
+    """Carry out a request of the task's own transaction here; never raises."""
     about = LeaseKey.of(run.lease)
     backing = run.context.backing
     try:
@@ -125,7 +125,7 @@ def _do_favour(run: Run, favour: Favour) -> bytes:
 
 
 def _refusal(message: FromChild) -> ToChild | None:
-    """The answer to a question about a job that this child does not run; None if it asks none."""
+    """The answer to a question about a job that this child does not run; None for no question."""
     error = JobError("LeaseLostError", "the attempt is over: another job runs in this process now")
     if isinstance(message, Ask):
         return DependencyAnswer(message.about, [], error)
@@ -147,7 +147,7 @@ class _ProcessSlot(Slot):
         self._child: ChildProcess | None = None
         self._jobs = 0
         self._is_worn = False
-        """Whether the child is not to run another job."""
+        """Whether the child must not run another job."""
         self._run: Run | None = None
         self._kill_timer: asyncio.TimerHandle | None = None
 
@@ -197,7 +197,7 @@ class _ProcessSlot(Slot):
 
     async def _begin(self, run: Run, child: ChildProcess) -> None:
         lease, context = run.lease, run.context
-        # Its time counts from here, the way of its payload included.
+        # Its time counts from here, including the transfer of its payload.
         run.started = self._env.clock.monotonic()
         if lease.codec == BLOB_CODEC:
             # Off the event loop: other children talk to it while the blob is read.
@@ -248,8 +248,8 @@ class _ProcessSlot(Slot):
         self._is_worn = True
 
     def _refuse(self, message: FromChild, run: Run, child: ChildProcess) -> None:
-        """It is not about the running job: left behind by an earlier one, say."""
-        if not self._is_worn:  # Once: a thread that was left behind may go on speaking.
+        """Refuse a message about another job, for example one left behind by an earlier job."""
+        if not self._is_worn:  # Once only: a thread that was left behind may keep sending.
             logger.warning(
                 "job %s: its process sent a message about another attempt (%s), which is refused; "
                 "the process is replaced when the job has ended: an earlier task has left a thread "

@@ -1,7 +1,7 @@
 """Whether this process is a child that runs tasks for a worker in another process.
 
 A child imports the modules in which tasks are defined, and runs their top-level code: a queue made
-there must not start workers of its own inside the child.
+there must not start its own workers inside the child.
 """
 
 from __future__ import annotations
@@ -15,6 +15,6 @@ def is_child_process() -> bool:
 
 
 def become_child_process() -> None:
-    """Said once, at the start of a child."""
+    """Called once, at the start of a child."""
     global _child  # noqa: PLW0603 - it is a fact about the whole process.
     _child = True

@@ -1,9 +1,9 @@
 """The event loop that async tasks share: theirs to use, not theirs to end.
 
 Any task on it may exit, stop it, or fork. An exit or a stop ends `run_forever`, and the loop simply
-goes on where it was: asyncio keeps its pending steps. Only a loop that is closed or broken is given
-up. In a forked copy it never turns again: the copy would run the steps of other jobs, and change
-the parent's selector, which the two share.
+continues where it was: asyncio keeps its pending steps. Only a closed or broken loop is abandoned.
+In a forked copy it never runs again: the copy would run the steps of other jobs, and change the
+selector that it shares with the parent.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ logger = safe_logger("leasehold.worker")
 
 
 class SharedLoop(asyncio.SelectorEventLoop):
-    """An event loop that outlives what runs on it."""
+    """An event loop that outlives the tasks on it."""
 
     def __init__(self) -> None:
         self._home = os.getpid()
-        # Made here and not by a policy, which the application may replace at any time.
+        # Made here, not by a policy, which the application may replace at any time.
         super().__init__(_HomeSelector())
         _loops.add(self)
 
     def turn(self, is_wanted: Callable[[], bool]) -> None:
-        """Run while it is wanted, whatever its tasks do; returns early if it cannot go on."""
+        """Run while wanted, whatever its tasks do; returns early if it cannot continue."""
         told = False
         while is_wanted() and not self.is_closed():
             try:
@@ -44,24 +44,24 @@ class SharedLoop(asyncio.SelectorEventLoop):
                 how = f"was left by a task with {describe_briefly(error)}"
             except BaseException:
                 self._leave_if_copy()
-                # Not from a task, whose errors asyncio keeps: the loop itself is broken.
+                # Not raised by a task, whose errors asyncio keeps: the loop itself is broken.
                 logger.exception("the event loop of async tasks stopped unexpectedly")
                 return
             self._leave_if_copy()
             if is_wanted() and not told:
-                told = True  # Once: a task may do so at every step.
+                told = True  # Once only: a task may do so at every step.
                 logger.error("the event loop of async tasks %s; it continues", how)
 
     def reset(self) -> None:
-        """Undo one task's settings for all: how tasks are made, and how errors are told."""
+        """Undo settings that one task made for all: the task factory and the exception handler."""
         if self.get_task_factory() is not None:
             self.set_task_factory(None)
         if self.get_exception_handler() is not None:
             self.set_exception_handler(None)
 
     def forget_what_is_due(self) -> None:
-        """Called in a forked copy: run no step any more, not even those that are due already."""
-        # asyncio takes as many steps from here as it has counted before; it finds none.
+        """Called in a forked copy: run no further steps, not even those already due."""
+        # asyncio takes as many steps from here as it has counted before, and finds none.
         due = getattr(self, "_ready", None)
         if due is not None:
             due.clear()
@@ -72,7 +72,7 @@ class SharedLoop(asyncio.SelectorEventLoop):
 
 
 class _HomeSelector(selectors.DefaultSelector):
-    """Waits for events in the process that made it, and in no other."""
+    """Waits for events only in the process that made it."""
 
     def __init__(self) -> None:
         super().__init__()

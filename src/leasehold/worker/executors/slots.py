@@ -1,9 +1,9 @@
-"""Slots: the common part of the two executors with processes of their own.
+"""Slots: the common part of the two executors that start processes.
 
 Runs wait in line for one of a fixed number of slots. All slots of an executor are coroutines on one
-event loop in one thread: a hundred children need no hundred threads, and, as the kernel ties a
-child's life to the *thread* that started it, one thread that lives as long as the executor starts
-them all.
+event loop in one thread: a hundred children do not need a hundred threads. And since the kernel
+ties a child's life to the *thread* that started it, one thread that lives as long as the executor
+starts them all.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ class Slot(ABC):
 
     @abstractmethod
     async def prepare(self, candidate: Run, /) -> Fail | None:
-        """Make ready to execute; if that cannot be done, the outcome that the candidate fails with.
+        """Get ready to execute; if that fails, returns the outcome with which the candidate fails.
 
-        The candidate stands first in line, but another run may come to be executed instead.
+        The candidate is first in line, but another run may be executed instead.
         """
 
     @abstractmethod
     async def execute(self, run: Run) -> Outcome:
-        """Run the code and answer how it ended, once it is no longer running."""
+        """Run the code and return its outcome, once it is no longer running."""
 
     @abstractmethod
     def halt(self) -> None:
-        """Stop the code that `execute` waits for; `execute` answers when it has ended."""
+        """Stop the code that `execute` waits for; `execute` returns when it has ended."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Kill every process that still runs. `prepare` may follow; closing twice is harmless."""
+        """Kill every running process. `prepare` may follow; closing twice is harmless."""
 
 
 class SlotExecutor:
@@ -110,7 +110,7 @@ class SlotExecutor:
             thread.join()
 
     def _tell(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-        # A loop that has just died takes no message; its thread sees to waiting runs, in `_bury`.
+        # A loop that has just died takes no messages; its thread handles waiting runs in `_bury`.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(callback)
 
@@ -118,11 +118,11 @@ class SlotExecutor:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            # Made here and not by a policy, which the application may replace at any time.
+            # Made here, not by a policy, which the application may replace at any time.
             self._loop = asyncio.SelectorEventLoop()
             self._arrived = asyncio.Semaphore(0)
             self._closing = asyncio.Event()
-            # A daemon thread: a program that forgets to close must still be able to end, and its
+            # A daemon thread: a program that forgets to close must still be able to exit, and its
             # children end with it.
             self._thread = threading.Thread(
                 target=self._main, args=(self._loop,), name=self._thread_name, daemon=True
@@ -134,14 +134,14 @@ class SlotExecutor:
         try:
             loop.run_until_complete(self._serve())
         except BaseException:
-            # Its processes are tied to this thread, and die with it.
+            # The executor's processes are tied to this thread and die with it.
             logger.exception("%s stopped unexpectedly; its jobs have failed", self._thread_name)
         finally:
             guarded(loop.close, None)
             self._bury()
 
     def _bury(self) -> None:
-        """Let nothing wait for a thread that has ended; runs that have not begun get another."""
+        """Leave nothing waiting for an ended thread; runs that have not begun get another."""
         with self._lock:
             broken = list(self._busy)
             self._busy.clear()
@@ -163,7 +163,7 @@ class SlotExecutor:
         await asyncio.get_running_loop().shutdown_default_executor()
 
     async def _close_shared(self) -> None:
-        """Free what all slots share, after the last of them; nothing unless a subclass has it."""
+        """Free shared resources after the last slot has closed; subclasses may override it."""
 
     async def _attend(self, slot: Slot) -> None:
         try:
@@ -171,7 +171,7 @@ class SlotExecutor:
                 await self._arrived.acquire()
                 while (candidate := self._first()) is not None:
                     # A run is taken only when the slot is ready for it: until then it can be
-                    # withdrawn, and its time does not count.
+                    # withdrawn, and its time has not started.
                     problem = await self._prepare(slot, candidate)
                     run = self._take(None if problem is None else candidate)
                     if run is not None:
@@ -184,7 +184,7 @@ class SlotExecutor:
             return self._waiting[0] if self._waiting else None
 
     def _take(self, wanted: Run | None) -> Run | None:
-        """The run to go on with: this run, or whichever is first; None if it is gone."""
+        """The run to continue with: this one, or whichever is first; None if it is gone."""
         with self._lock:
             if wanted is None:
                 return self._waiting.popleft() if self._waiting else None
@@ -206,7 +206,7 @@ class SlotExecutor:
             return _broken(error)
 
     async def _execute(self, slot: Slot, run: Run, problem: Fail | None) -> None:
-        # No await stands between taking a run and this line, so `_halt` finds every run that
+        # There is no await between taking a run and this line, so `_halt` finds every run that
         # `stop` no longer found waiting.
         self._busy[run] = slot
         outcome: Outcome = _CLOSED

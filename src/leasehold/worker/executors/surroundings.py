@@ -1,10 +1,10 @@
 """Changes that a task may make to the whole process and forget to undo, in a child process.
 
-One child runs many jobs. Where a task has left another folder, mask, environment, search path,
-locale, signal handler or timer behind, the next job would find it, and an alarm that is still set
-would even end it. So these are put back after each job. What cannot be put back has the child
-replaced (see `lasting`). Everything else that a task changes (the contents of modules, the default
-timeout of sockets) stays as it leaves it, as in any program that runs on.
+One child runs many jobs. If a task left another folder, mask, environment, search path, locale,
+signal handler or timer behind, the next job would find it, and an alarm that is still set would
+even end that job. So these are restored after each job. If something cannot be restored, the child
+is replaced (see `lasting`). Everything else that a task changes (the contents of modules, the
+default timeout of sockets) stays changed, as in any long-running program.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _FIXED: Final = {signal.SIGKILL, signal.SIGSTOP}
 _STANDARD_FDS: Final = (0, 1, 2)
 
 
-# As bytes, which is how it is kept: `dict(os.environ)` decodes each entry, at a hundred times the
-# price.
+# As bytes, the form in which it is stored: `dict(os.environ)` decodes each entry, at a hundred
+# times the cost.
 _ENVIRONMENT: Final[dict[bytes, bytes]] = os.environ._data  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 class Surroundings:
-    """How the process was when this was made, in the main thread.
+    """The state of the process when this object was made, in the main thread.
 
-    Settings that an import may change for good reason are noted again by `note`, before each job.
+    `note` records again, before each job, the settings that an import may change for good reason.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Surroundings:
         self._signals: dict[int, Any] = {
             number: handler
             for number in signal.valid_signals() - _FIXED
-            # A handler that was not set from Python can neither be told nor be put back.
+            # A handler that was not set from Python can be neither read nor restored.
             if (handler := signal.getsignal(number)) is not None
         }
         self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -47,7 +47,7 @@ class Surroundings:
         self.note()
 
     def note(self) -> None:
-        """The task is imported, and is about to run."""
+        """Called when the task has been imported and is about to run."""
         self._environment = dict(_ENVIRONMENT)
         self._path = (sys.path, list(sys.path))
         self._modules = (sys.modules, dict(sys.modules))
@@ -64,7 +64,7 @@ class Surroundings:
             self._restore_environment,
             self._restore_locale,
         ):
-            # The worst of them fails alone: the others matter to the next job too.
+            # A failure of one must not prevent the others, which matter to the next job too.
             with contextlib.suppress(Exception):
                 step()
 
@@ -103,7 +103,7 @@ class Surroundings:
 
     def _restore_streams(self) -> None:
         for fd in _STANDARD_FDS:
-            # Left closed, the number would become that of the next file or connection.
+            # If it stayed closed, the next file or connection would get its number.
             if not _is_open(fd):
                 _occupy(fd)
         self._streams = (
@@ -142,7 +142,7 @@ def _is_open(fd: int) -> bool:
 
 
 def _reopened(stream: TextIO, fd: int, mode: str) -> TextIO:
-    # None, where the process was started without it.
+    # None if the process was started without it.
     if stream is None or not stream.closed:
         return stream
     return cast("TextIO", open(fd, mode, closefd=False, errors="backslashreplace"))

@@ -18,12 +18,12 @@ from leasehold.worker.run import Run
 from leasehold.worker.task import ExecutorKind, TaskDefinition
 
 KILLING: Final[frozenset[ExecutorKind]] = frozenset({"process", "command"})
-"""The kinds whose stopped runs really end, so that it pays to wait for the end."""
+"""The kinds whose stopped runs really end, so that waiting for the end pays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The worker's data for the maker of an executor."""
+    """The worker's data for making an executor."""
 
     worker_id: str
     slots: int
@@ -31,7 +31,7 @@ class Setup:
     output_dir: str | None = None
     """Where the output of commands is kept."""
     lock_fd: int | None = None
-    """Child processes inherit this: it is free only when the worker and all of them are dead."""
+    """Child processes inherit this lock: it is free only when worker and children are dead."""
 
 
 ExecutorMaker = Callable[[Setup], Executor]
@@ -62,7 +62,7 @@ def _make_commands(setup: Setup) -> Executor:
 
 
 def _no_function() -> None:
-    """Stands where the code of a task stands; a command has its code in its payload."""
+    """Stands in for a task's code: a command has its code in its payload."""
 
 
 COMMAND: Final = TaskDefinition(COMMAND_TASK, _no_function, CallCodec(_no_function), "command")
@@ -84,7 +84,7 @@ class Team:
         self._executors: dict[ExecutorKind, Executor] = {}
 
     def starter(self, task: TaskDefinition) -> Callable[[Run], None]:
-        """The function that starts runs of this task, of which there may be many.
+        """The function that starts runs of this task.
 
         Raises UnknownTaskError if this worker has no executor of its kind.
         """
@@ -100,7 +100,7 @@ class Team:
         return executor.start
 
     def stop(self, run: Run) -> None:
-        if not run.claimed:  # What completes its job at this moment ends by itself.
+        if not run.claimed:  # A run that is completing its job right now ends on its own.
             self._executors[run.task.executor].stop(run)
 
     def take_back(self, kinds: Iterable[ExecutorKind] | None = None) -> list[Run]:
@@ -114,7 +114,9 @@ class Team:
         ]
 
     def give_up(self, run: Run) -> bool:
-        """Make room beside code that does not stop, if that can be done; it runs on, unheeded."""
+        """Replace the slot of code that does not stop, if possible; the code keeps running,
+        ignored.
+        """
         executor = self._executors[run.task.executor]
         if isinstance(executor, ThreadExecutor):
             executor.replace(run)
@@ -122,6 +124,6 @@ class Team:
 
     def close(self) -> None:
         with ExitStack() as closing:
-            # Each is closed, even if another one cannot be.
+            # Each is closed, even if closing another one fails.
             for executor in self._executors.values():
                 closing.callback(executor.close)

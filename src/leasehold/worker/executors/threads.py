@@ -17,15 +17,15 @@ logger = safe_logger("leasehold.worker")
 class ThreadExecutor:
     """Runs code on `slots` daemon threads.
 
-    A thread cannot be killed: code that should stop hears so through its context, and its thread
-    is busy until it listens or ends.
+    A thread cannot be killed: code that should stop is told through its context, and its thread is
+    busy until the code obeys or ends.
     """
 
     def __init__(self, slots: int, *, env: Env = SYSTEM, name: str = "leasehold") -> None:
         self._clock = env.clock
         self._name = name
         self._waiting: SimpleQueue[Run | None] = SimpleQueue()
-        # The queue's own function: a call around it for every job would be felt.
+        # The queue's own function: a wrapper call for every job would cost noticeable time.
         self.start: Callable[[Run], None] = self._waiting.put
         self._replaced: set[Run] = set()
         self._threads = 0
@@ -33,7 +33,7 @@ class ThreadExecutor:
             self._add_thread()
 
     def stop(self, run: Run) -> None:
-        """Nothing more can be done than the worker has done by telling the context."""
+        """Does nothing: the worker has already told the context, and no more can be done."""
 
     def take_back(self) -> list[Run]:
         runs: list[Run] = []
@@ -51,7 +51,9 @@ class ThreadExecutor:
         return runs
 
     def replace(self, run: Run) -> None:
-        """Give up on the thread that runs this: start another, and let it end when it ever can."""
+        """Abandon the thread of this run: start another one, and let the old one end if it ever
+        can.
+        """
         self._replaced.add(run)
         self._add_thread()
 
@@ -75,14 +77,14 @@ class ThreadExecutor:
                 if run is None or self._execute(run):
                     return
             except BaseException:
-                # An attempt never raises; but code may have sent this very thread an exception that
-                # arrives late, or have left a tracing function behind. The thread goes on.
+                # An attempt never raises, but code may have sent this thread an exception that
+                # arrives late, or left a tracing function behind. The thread continues.
                 logger.exception("a thread of %s was interrupted between two jobs", self._name)
                 if run is not None and not run.ended:
                     run.finish(broke_off(run.context))
 
     def _execute(self, run: Run) -> bool:
-        """Run one to its end; answers whether this thread was replaced meanwhile."""
+        """Run one to its end; returns whether this thread was replaced meanwhile."""
         if (refusal := run.refusal()) is not None:
             run.finish(refusal)
             return False

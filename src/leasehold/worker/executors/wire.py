@@ -30,7 +30,7 @@ HEADER_BYTES: Final = 4
 
 
 class LeaseKey(msgspec.Struct, frozen=True, array_like=True):
-    """Which attempt a message is about: no other one ever has the same job and version."""
+    """The attempt that a message is about: no other attempt ever has the same job and version."""
 
     job_id: str
     version: int
@@ -41,7 +41,7 @@ class LeaseKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChildSetup(msgspec.Struct, frozen=True, tag="setup"):
-    """The worker's first words: where modules are, which is needed first, how log lines look."""
+    """The worker's first message: where modules are, which is needed first, how log lines look."""
 
     sys_path: list[str]
     python_path: str | None
@@ -58,20 +58,20 @@ class Piece(msgspec.Struct, frozen=True, tag="part"):
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin"):
-    """Run this job, with the function found under this name."""
+    """Run this job with the function found under this name."""
 
     lease: Lease
     module: str
     qualname: str
     pickle_key: bytes | None
     result_bytes_max: int
-    """The largest result that can be kept."""
+    """The largest result that can be stored."""
     store: str | None = None
-    """Where the job's store is found, for a transaction of the task's own."""
+    """The address of the job's store, for a transaction of the task's own."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
-    """The job should stop; soon after, the child is killed."""
+    """Stop the job; the child is killed soon after."""
 
     about: LeaseKey
     cause: StopCause
@@ -87,7 +87,7 @@ class DependencyAnswer(msgspec.Struct, frozen=True, tag="answer"):
 
 
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
-    """The answer to a favour, once it was done; or why it could not be."""
+    """The answer to a favour, once it is done, or why it could not be done."""
 
     about: LeaseKey
     granted: bool
@@ -95,7 +95,7 @@ class Leave(msgspec.Struct, frozen=True, tag="leave"):
 
 
 class KeptResult(msgspec.Struct, frozen=True, tag="kept"):
-    """What to settle in place of a large result, once that was put away; or why it was not."""
+    """The reference to settle in place of a stored large result, or why it was not stored."""
 
     about: LeaseKey
     result: bytes
@@ -122,7 +122,7 @@ class Logged(msgspec.Struct, frozen=True, tag="log"):
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
-    """The task wants to know what its job's dependencies returned."""
+    """The task requests the results of its job's dependencies."""
 
     about: LeaseKey
 
@@ -139,7 +139,7 @@ class FavourRequest(msgspec.Struct, frozen=True, tag="request"):
 
 
 class Keep(msgspec.Struct, frozen=True, tag="keep"):
-    """Put away the result whose parts went ahead."""
+    """Store the result whose parts were sent ahead."""
 
     about: LeaseKey
     codec: str
@@ -153,7 +153,7 @@ class CodeEnded(msgspec.Struct, frozen=True, tag="ended"):
     settled: Settled | None = None
     """The store's answer, if the task has completed its job in its own transaction."""
     lasting: str | None = None
-    """The task's lasting changes to its process, because of which it must run no other job."""
+    """The task's lasting changes to its process, which must therefore run no other job."""
 
 
 ToChild = ChildSetup | Piece | Begin | Stop | DependencyAnswer | Leave | KeptResult
@@ -175,7 +175,7 @@ def to_frame(message: ToChild | FromChild) -> bytes:
 
 
 def body_bytes(header: bytes) -> int:
-    """How many bytes follow a header; raises ConnectionError for what cannot be one of ours."""
+    """How many bytes follow a header; raises ConnectionError for an invalid one."""
     length = int.from_bytes(header)
     if length > FRAME_BYTES_MAX:
         raise ConnectionError(f"the child process sent an invalid message, of {length} bytes")
@@ -194,12 +194,12 @@ def from_child(body: bytes) -> FromChild:
 class ChildEnd:
     """The child's end of the connection. Any thread may send; one receives.
 
-    It belongs to the process that made it: a copy forked from that finds it closed.
+    It belongs to the process that made it; in a forked copy it counts as closed.
     """
 
     def __init__(self, connection: socket.socket) -> None:
-        # Explicitly: the default may have been changed, and the other side may have made the
-        # descriptor that both share a non-blocking one.
+        # Set explicitly: the default may have been changed, and the other side may have made the
+        # shared descriptor non-blocking.
         connection.settimeout(None)
         self._socket = connection
         self._stream = connection.makefile("rb")
@@ -209,14 +209,14 @@ class ChildEnd:
         os.register_at_fork(after_in_child=self._close_in_copy)
 
     def send(self, message: FromChild) -> None:
-        """Send it; raises ConnectionError where this process, or this descriptor, must not."""
+        """Send a message; raises ConnectionError if this process or this descriptor must not."""
         if os.getpid() != self._pid:
             raise ConnectionError(
                 "only the process that runs a job may send messages to its worker"
             )
         frame = to_frame(message)
         with self._lock:
-            # A task may have closed the descriptor, and its number may be another file's by now.
+            # A task may have closed the descriptor, whose number may belong to another file by now.
             if os.fstat(self._socket.fileno()).st_ino != self._inode:
                 raise ConnectionError("the connection to the worker was closed and replaced")
             self._socket.sendall(frame)
@@ -231,6 +231,7 @@ class ChildEnd:
         return _to_child.decode(body) if len(body) == length else None
 
     def _close_in_copy(self) -> None:
-        # The descriptor alone: the stream's lock may be held by a thread that is not here.
+        # Close only the descriptor: the stream's lock may be held by a thread that does not exist
+        # here.
         with contextlib.suppress(OSError):
             os.close(self._socket.detach())

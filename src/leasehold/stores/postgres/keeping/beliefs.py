@@ -1,10 +1,10 @@
-"""The beliefs of the server's planner about the tables, and where they are far from true.
+"""The planner's estimates about the tables, and where they are far from true.
 
-A table that was vacuumed while it was empty is believed to be empty, however full it becomes,
-until it is analyzed: by itself the server does that within a minute or so. Meanwhile any way to a
-row looks as short as any other, and a statement that looks up a few jobs may read all of them, or
-all of them for each. So sweeps, and workers every few seconds, have such tables analyzed. That
-takes no turn, and waits for nobody.
+A table that was vacuumed while it was empty is believed to be empty, however full it becomes, until
+it is analyzed, which the server does automatically within a minute or so. Meanwhile all access
+paths seem equally cheap, and a statement that looks up a few jobs may read all of them, even once
+per job. So sweeps, and workers every few seconds, have such tables analyzed. That takes no turn,
+and waits for nobody.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from leasehold.stores.postgres.writing.database import Database
 logger = logging.getLogger("leasehold.store")
 
 ROWS_MIN: Final = 1000
-"""Of a table with fewer rows it does not matter how they are found."""
+"""For a table with fewer rows it does not matter how they are found."""
 LOOK_SECONDS: Final = 5.0
 """How often a worker looks."""
 WRONG_BY: Final = 10
-"""The planner's belief is far from true if there are so many times more rows."""
-# The planner goes by the rows per page when the table was vacuumed or analyzed last. The server's
-# own counts of live rows are late by a second or so.
+"""The planner's estimate is far from true if there are this many times more rows."""
+# The planner uses the rows per page at the last vacuum or analyze. The server's own counts of live
+# rows are about a second late.
 FIND: Final = """
     SELECT relname FROM (
         SELECT relname, pg_stat_get_live_tuples(oid) AS rows, greatest(reltuples, 0) * coalesce(
@@ -38,7 +38,7 @@ ANALYZE: Final = "ANALYZE (SKIP_LOCKED) {}"
 
 
 class Beliefs:
-    """Those about the tables of one store."""
+    """The planner's estimates about the tables of one store."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -50,7 +50,7 @@ class Beliefs:
             self.correct()
 
     def correct(self) -> list[str]:
-        """Have tables analyzed of which far too little is believed; answers which."""
+        """Have tables analyzed whose size is far underestimated; returns their names."""
         self._look_at = self._database.env.clock.monotonic() + LOOK_SECONDS
         with self._database.beside_all() as db:
             wrong: list[str] = [table for (table,) in db.execute(FIND, (ROWS_MIN, WRONG_BY))]

@@ -1,7 +1,7 @@
-"""Large payloads and results in the database itself: a process with the store has them, too.
+"""Large payloads and results in the database itself, so that every process with the store has them.
 
-It is where a PostgreSQL store keeps them unless it is told otherwise. A blob is written in a
-transaction of its own, in parts: no rule concerns it, so it waits for no turn and blocks none.
+This is where a PostgreSQL store keeps them by default. A blob is written in a transaction of its
+own, in parts: no rule concerns it, so it waits for no turn and blocks none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PART_BYTES: Final = 4 * 1024 * 1024
-"""A value of more than a gigabyte would not fit into a row, and one of so much not into memory."""
+"""A value of more than a gigabyte would not fit into a row, and a nearly as large one not into
+memory.
+"""
 
 FORGET: Final = "DELETE FROM blob WHERE key = ANY($1)"
 KEEP: Final = "INSERT INTO blob VALUES ($1, $2, $3)"
@@ -63,9 +65,10 @@ class TableBlobs:
             self._do(keys[0], lambda db: db.execute(FORGET, ([*keys],)))
 
     def _do(self, key: str, operation: Callable[[SqlConnection], T]) -> T:
-        """Do it in one transaction; once more if it fails, as when the server was started anew.
+        """Do it in one transaction, and retry once if it fails, for example after a restart of the
+        server.
 
-        It does no harm twice.
+        Doing it twice is harmless.
         """
         try:
             with suppress(StoreUnavailableError), self._database.beside_all() as db:

@@ -1,4 +1,4 @@
-"""Clean-ups and the archive: core.rules.cleaning decides; here it gets a look, and a way to write.
+"""Clean-ups and the archive: core.rules.cleaning decides; this module reads and writes for it.
 
 See `tables.cleanup`, `tables.removing` and `tables.archive`.
 """
@@ -30,7 +30,7 @@ from leasehold.stores.tables.cleanup import TableLook
 from leasehold.stores.tables.removing import TablePruning, TableRemoval
 from leasehold.stores.tables.statements import SqlCursor
 
-# Guard: rows of `finished` only, in the write that takes them out of it. A result past its time to
+# Guard: rows of `finished` only, in the write that removes them from it. A result past its time to
 # live leaves no summary.
 ARCHIVE: Final = f"""
     SELECT $2::bigint, job.seq, job.id, lane.queue, lane.task, finished.status, job.created_at,
@@ -110,13 +110,13 @@ RESULTS: Final = """
                 AND finished_at + job.result_ttl_seconds * 1000000 <= $4), ''
     FROM job WHERE result_ttl_seconds IS NOT NULL AND seq > $2 AND $1 >= 0 ORDER BY seq LIMIT $3
 """
-# Dead and cancelled jobs keep theirs as long as they are here: they may be replayed. A completed
-# one has at least one attempt record until its history is dropped.
+# Dead and cancelled jobs keep their history as long as they exist, since they may be replayed. A
+# completed one has at least one attempt record until its history is dropped.
 HISTORIES: Final = """
     SELECT 0, seq, (SELECT finished_at FROM finished WHERE seq = attempt.seq AND status = 5), ''
     FROM attempt WHERE seq > $2 AND seq < $4 AND $1 >= 0 GROUP BY seq ORDER BY seq LIMIT $3
 """
-# Each completed job has at least three events: as many rows as a third of the bound are enough.
+# Each completed job has at least three events, so a third of the bound is enough rows.
 HISTORY_BOUND: Final = """
     SELECT max(seq) FROM (
         SELECT seq, sum(events) OVER (ORDER BY seq DESC) AS total FROM (
@@ -128,7 +128,7 @@ OLDEST_AUDIT: Final = "SELECT at FROM {} ORDER BY n LIMIT 1"
 
 
 class CleanUpLook(TableLook):
-    """What core.rules.cleaning asks of a reader."""
+    """The reads for core.rules.cleaning."""
 
     load_rules = staticmethod(read_rules)
     stats = STATS
@@ -142,7 +142,7 @@ class CleanUpLook(TableLook):
     def _rows(
         self, statement: str, values: dict[str, Any], after: Bookmark, limit: int
     ) -> SqlCursor:
-        # The values stand in the order in which the statement numbers them, after the place.
+        # The values are in the order of the statement's numbers, after the place.
         place = (after.major, after.minor, limit)
         return self._db.execute(statement, (*place, *values.values()))
 
@@ -157,7 +157,7 @@ class CleanUpLook(TableLook):
         return self._walk(ENDED, values, cutoffs, after, limit)
 
     def has_rest(self, scope: Scope) -> bool:  # noqa: ARG002  # there is nothing else here
-        # Unused pages are the server's own affair: it vacuums by itself.
+        # Unused pages are the server's own business: it vacuums automatically.
         return self._has_old_keys()
 
 
@@ -177,7 +177,7 @@ DROP_ARCHIVED_AUDITS: Final = """
 
 
 class Removal(TableRemoval):
-    """What core.rules.cleaning does inside a write."""
+    """The writes for core.rules.cleaning."""
 
     dependents = DependentsBook
     drop_audits = DROP_ARCHIVED_AUDITS

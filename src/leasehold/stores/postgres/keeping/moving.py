@@ -1,4 +1,4 @@
-"""The store as its rows, for who moves all of them: see `leasehold.core.rules.moving.RowStore`."""
+"""The store as its rows, for moving all of them: see `leasehold.core.rules.moving.RowStore`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOT_MOVED: Final = {
     "archive_day": "made with the partitions of the archive",
     "blob": "see `leasehold.blobs.moving`: other stores keep theirs elsewhere",
 }
-"""Tables of which no row is moved, and why."""
+"""Tables whose rows are not moved, and why."""
 NOT_MOVED_COLUMNS: Final = {("schedule", "number"): "given anew by this store"}
 
 READ_AS: Final = {
@@ -37,11 +37,11 @@ READ_AS: Final = {
     "measured": """(SELECT lane, measure, bucket, sum(jobs)::bigint AS jobs,
         sum(micros)::bigint AS micros FROM measured GROUP BY lane, measure, bucket) AS measured""",
 }
-"""Tables whose rows are only parts of what they tell, and what is read in their place."""
+"""Tables whose rows are only partial counts, and what is read instead."""
 OWN_KEYS: Final = {"measured": ("lane", "measure", "bucket")}
-"""The keys of those that have none themselves."""
+"""The keys of views and tables that have none themselves."""
 
-# Without generated columns.
+# Generated columns are excluded.
 COLUMNS: Final = """
     SELECT relname::text, attname::text FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
     WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND attnum > 0
@@ -60,7 +60,7 @@ IDENTITIES: Final = """
     WHERE relnamespace = current_schema()::regnamespace AND attidentity <> ''
 """
 STORE_ID: Final = "SELECT store_id FROM store_state"
-# A server that was started since the last write may have forgotten the last versions it granted.
+# A server restarted since the last write may have forgotten the last versions it granted.
 STATE: Final = """
     SELECT clock, open_minute, greatest(
                version_base + (SELECT last_value FROM lease_version),
@@ -75,7 +75,7 @@ SET_STATE: Final = """
     UPDATE store_state SET store_id = $1, clock = greatest(clock, $2), open_minute = $3,
         version_base = greatest(version_base, $4), settings_generation = settings_generation + 1
 """
-# Also where the server's clock shows no later time than the versions do.
+# Even if the server's clock is not later than the versions.
 LEAVE_OUT_VERSIONS: Final = "UPDATE store_state SET version_base = version_base + 1048576"
 SET_NEXT_JOB: Final = """
     SELECT setval('job_seq', greatest($1, (SELECT last_value + is_called::int FROM job_seq)), false)
@@ -104,7 +104,7 @@ class Rows(TableRows):
                     columns[table].append(column)
             for table, column in db.execute(KEYS):
                 keys[table].append(column)
-        # By their bytes, as SQLite sorts them.
+        # Sorted by their bytes, as in SQLite.
         return [
             Table(name, tuple(columns[name]), OWN_KEYS.get(name) or tuple(keys[name]))
             for name in sorted(columns)
@@ -167,7 +167,7 @@ class Rows(TableRows):
 
 
 def _raise_identity(table: str, column: str) -> str:
-    """The statement that lets a column go on after its present values, and after a number."""
+    """The statement that makes a column continue after its present values and after a number."""
     sequence = f"{table}_{column}_seq"
     return f"""
         SELECT setval('{sequence}', 1 + greatest($1, (SELECT max({column}) FROM {table}),
@@ -176,5 +176,5 @@ def _raise_identity(table: str, column: str) -> str:
 
 
 def _cell(cell: Any) -> Any:
-    """A cell as every store tells it: truth is a number."""
+    """A cell in the form common to all stores: a boolean is a number."""
     return int(cell) if isinstance(cell, bool) else cell

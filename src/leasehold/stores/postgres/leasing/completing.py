@@ -1,10 +1,10 @@
-"""The way in which nearly all attempts end: their jobs are completed, all by the process that
-leased them. Two statements do it, whatever their number.
+"""The fast path by which nearly all attempts end: their jobs are completed by the process that
+leased them. It takes two statements, whatever their number.
 
 Guard of a settlement: the job's row is in `running` with exactly this version, granted at exactly
-this moment. The first statement
-locks the rows and says which they are; the second moves them, inside the server, to `attempt` and
-`finished`. Only the outcomes are sent to it: all else of a lease is in its row.
+this moment. The first statement locks the rows and returns them; the second moves them, inside the
+server, to `attempt` and `finished`. Only the outcomes are sent to it: everything else about a lease
+is in its row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIND: Final = """
     SELECT version, acquired_at, ctid, events FROM running
     WHERE seq = ANY($1) ORDER BY seq FOR UPDATE
 """
-# The rows were read in this write, and locked: each is found where it was.
+# The rows were read and locked in this write: each is found where it was.
 COMPLETE: Final = f"""
     WITH ended AS (
         DELETE FROM running USING {unnested("tid bytea text bytea")}
@@ -56,7 +56,7 @@ COMPLETE: Final = f"""
 
 
 class Completions:
-    """Settlements that complete jobs which this process has leased, each a different one."""
+    """Settlements that complete different jobs leased by this process."""
 
     __slots__ = ("_grants", "_settlements", "ahead")
 
@@ -64,11 +64,11 @@ class Completions:
         self._settlements = settlements
         self._grants = grants
         self.ahead: Statement = (FIND, ([grant[1] for grant in grants],))
-        """The statement that finds their leases, which may be sent before anything is known."""
+        """The statement that finds their leases, which may be sent ahead of everything else."""
 
     @staticmethod
     def among(settlements: Sequence[Settlement], known: Grants) -> Completions | None:
-        """These settlements, if all of them are such."""
+        """These settlements, if all of them qualify."""
         versions = [settlement.version for settlement in settlements]
         grants = known.find_all(versions)
         if not grants or len(set(versions)) < len(grants):
@@ -85,8 +85,8 @@ class Completions:
         return Completions(settlements, grants)
 
     def settle(self, step: Step) -> list[Settled] | None:
-        """Complete the jobs; nothing, if that is no matter of these rows alone, or not all of them
-        are held any more: then each has to be judged.
+        """Complete the jobs; does nothing if that concerns other rows or some jobs are no longer
+        held: then each has to be judged.
         """
         rules = step.rules
         if step.alone or rules.key_limits:
@@ -95,7 +95,8 @@ class Completions:
             return None
         if rules and any(grant[3] in rules for grant in self._grants):
             return None
-        # By its moment, too: in a schema that was dropped and made anew, versions begin anew.
+        # Compared by the time of the grant too: in a schema that was dropped and recreated,
+        # versions start again.
         found = {row[:2]: row for row in step.first(*self.ahead)}
         try:
             rows = [

@@ -1,4 +1,4 @@
-"""What holders tell, and where jobs stand and end, in the words of this database.
+"""Holders' messages, statuses and ends of jobs: the statements for PostgreSQL.
 
 See `tables.ends` and `tables.job_states`, and `core.rules.ends` for the records of ended attempts.
 """
@@ -23,7 +23,7 @@ INSERT_FINISHED: Final = f"""
     unnested("bigint bigint bigint bigint bigint bigint bigint bigint bytea text text")
 }
 """
-# The record of an attempt that was taken from its holder has the expiry of its lease.
+# The record of an attempt taken from its holder has the expiry of its lease.
 SETTLED_UNDER: Final = """
     SELECT outcome, after, attempts FROM attempt
     WHERE seq = $1 AND version = $2 AND expires_at IS NULL
@@ -47,14 +47,14 @@ refuse = Histories.refuse
 settle_stale = Histories.settle_stale
 
 
-# Deleting the row is the fence: what this does not return was not the caller's any more.
+# Deleting the row is the fence: leases that this does not return no longer belonged to the caller.
 HELD: Final = """
     running.seq, running.version, worker, acquired_at, attempts, events, leased_event, available_at,
     cancel_reason, expires_at, heartbeat_at, lease_micros
 """
 """The columns of a Held."""
 HELD_BY_NAME: Final = HELD.replace("running.", "")
-"""The same, of a query that has read them."""
+"""The same columns by name, for a query that has read them."""
 END_LEASES: Final = f"""
     WITH held AS (
         SELECT guarded.seq FROM {unnested("bigint bigint")} AS settled (seq, version), LATERAL (

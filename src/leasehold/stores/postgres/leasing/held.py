@@ -1,8 +1,8 @@
-"""The transaction of one running job: the job's end and what its task wrote are one commit.
+"""The transaction of one running job: the job's end and its task's writes are one commit.
 
-While it is open its row in `job` is locked, as a sweep wants it: a sweep passes it over, and the
-job is not taken away. The row of its lease is not: renewals and cancellations do not wait for it.
-See `leasehold.core.contract.transactions.JobTransaction`.
+While it is open, the job's row in `job` is locked; a sweep needs that lock, so it passes the job
+over and does not take it away. The row of the lease is not locked: renewals and cancellations do
+not wait for the transaction. See `leasehold.core.contract.transactions.JobTransaction`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ HOLD: Final = """
 """
 
 ENDS: Final = frozenset(("COMMIT", "END", "ROLLBACK", "ABORT", "BEGIN", "START", "PREPARE"))
-"""How statements begin that begin or end a transaction."""
+"""The first words of statements that begin or end a transaction."""
 
 
 class TaskCursor(psycopg.Cursor[Row]):
-    """Refuses what would end the transaction before its job ends."""
+    """Refuses statements that would end the transaction before its job ends."""
 
     def execute(self, query: Any, *values: Any, **options: Any) -> TaskCursor:
         connection = cast("TaskConnection", self.connection)
@@ -54,7 +54,7 @@ class TaskCursor(psycopg.Cursor[Row]):
 
 
 class TaskConnection(ApplicationConnection):
-    """The connection that a task is given: it cannot be committed by itself."""
+    """The connection given to a task, which cannot commit it."""
 
     is_spoiled = False
     may_end = False
@@ -71,7 +71,7 @@ class TaskConnection(ApplicationConnection):
 
 
 def open_transaction(database: Database, job_id: str, version: int) -> HeldTransaction:
-    """Begin the transaction of a running job, if it is still held."""
+    """Begin the transaction of a running job, if the job is still held."""
     address = database.address
     database.check_open()
     with translated(address):
@@ -91,7 +91,7 @@ def open_transaction(database: Database, job_id: str, version: int) -> HeldTrans
 
 
 class HeldTransaction:
-    """One of them."""
+    """The transaction of one running job."""
 
     def __init__(self, database: Database, raw: TaskConnection, job_id: str, version: int) -> None:
         self._database = database
@@ -99,7 +99,7 @@ class HeldTransaction:
         self._job_id = job_id
         self._version = version
         self._is_over = False
-        # Reports made meanwhile are seen when it commits, and written then: to write them at once
+        # Reports made meanwhile are written and become visible at the commit: writing them at once
         # would hold the store's turn for as long as the task takes.
         self._progress: bytes | None = None
         self._log: list[tuple[Sequence[LogLine], int]] = []
@@ -113,7 +113,7 @@ class HeldTransaction:
         return not self._is_over
 
     def adopt(self) -> None:
-        """Any thread may go on with it."""
+        """Does nothing: any thread may continue it."""
 
     def report_progress(self, progress: bytes) -> None:
         check_progress(self._job_id, progress)
@@ -182,6 +182,6 @@ class HeldTransaction:
 
 
 def _always(step: Step) -> bool:
-    """A holder writes only to the rows of its own lease, unless somebody waits for its end."""
+    """A holder writes only to the rows of its own lease, unless other jobs wait for its end."""
     found: Any = step.found
     return not (found.somebody_waits or found.some_unresolved)

@@ -1,6 +1,6 @@
-"""Lease in the words of this database; see `tables.leasing`.
+"""Lease: the statements for PostgreSQL; see `tables.leasing`.
 
-Rows have two columns more than a Candidate (`order.py`).
+Rows have two more columns than a Candidate (`order.py`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ NEXT_DUE: Final = """
                       AND EXISTS (SELECT 1 FROM ready WHERE ready.lane = lane.id)))
 """
 
-# With the first and the last of their tiers: most have one only.
+# With the first and last of their tiers: most lanes have only one.
 LANES_WITH_WORK: Final = """
     SELECT queue, id, task, failures_in_row, held_until, hold_micros, spread.first, spread.last
     FROM lane, LATERAL (SELECT (SELECT min(tier) FROM ready WHERE ready.lane = lane.id) AS first,
@@ -64,8 +64,8 @@ LANES_WITH_WORK: Final = """
     WHERE queue = ANY($1) AND spread.first IS NOT NULL
 """
 
-# The rows of `ready` were read in this write, and locked: they were not moved since. All that is
-# the same in both tables stays inside the server.
+# The rows of `ready` were read and locked in this write, so they have not moved since. Columns that
+# are the same in both tables stay inside the server.
 GRANT: Final = f"""
     WITH leased AS (
         DELETE FROM ready USING {unnested("tid bigint bigint")} AS taken (row, version, micros)
@@ -79,22 +79,22 @@ GRANT: Final = f"""
 
 
 def ahead(request: LeaseRequest, guess: int | None = None) -> list[Statement]:
-    """A lease's first questions: which lanes have work, and the jobs of the most probable one.
-    Wrongly guessed, they are locked for the moment of this write.
+    """A lease's first queries: which lanes have work, and the jobs of the most probable one. If the
+    guess is wrong, those jobs are locked for the duration of this write.
     """
     lanes: Statement = (LANES_WITH_WORK, (list(request.queues),))
     return [lanes] if guess is None else [lanes, first_jobs(guess, request.limit)]
 
 
 def promote(step: Step) -> int:
-    """Make due jobs pending; answers how many it found (at most PROMOTED_AT_ONCE)."""
+    """Make due jobs pending; returns how many it found (at most PROMOTED_AT_ONCE)."""
     found = step.execute(FIND_DUE, (step.now, PROMOTED_AT_ONCE)).fetchall()
     return leasing.enter_due(step, Histories, found)
 
 
 def next_due(step: Step, queues: Iterable[str]) -> int | None:
-    """When the next waiting job is due, the next task that is held back may be probed, or the next
-    job of these queues may start.
+    """When the next waiting job is due, the next held-back task may be probed, or the next job of
+    these queues may start.
     """
     due = step.next_due
     if step.found.some_held or (due is not None and due <= step.now):
@@ -127,11 +127,11 @@ class LeaseLook(TableLeaseLook):
 
     def _lane_reader(self, parent_id: str | None) -> LaneReader:
         step = self._step
-        # Rows that are read are locked: no more than may be taken.
+        # Rows that are read are locked, so read no more than may be taken.
         page = min(self._limit, max(lane.queue.free for lane in self.lanes.values()))
         if parent_id is not None:
             return LaneReader(step.db, FOR_LEASING_IN_GROUP, (parent_id,), page=page)
-        # A write that is alone may have changed the jobs that were asked for ahead.
+        # A write that is alone may have changed the jobs that were queried ahead.
         first = None if step.alone else step.first
         return LaneReader(step.db, FOR_LEASING, page=page, first=first)
 
@@ -141,10 +141,10 @@ class LeaseLook(TableLeaseLook):
         lengths = LeaseLengths(request, step.settings, now)
         granted: list[Granted] = []
         unreadable: list[tuple[Candidate, str]] = []
-        # With a new number of the sequence it is above all versions that were ever granted.
+        # With a new number of the sequence, it is above all versions ever granted.
         base = step.found.version_base
         for job in self.taken:
-            # Taken apart at once: to ask for each by its name takes as long as to make the lease.
+            # Unpacked at once: access by name takes as long as making the lease.
             columns: Row = job
             (
                 _, _, _, _, _, _, attempts, _, job_id, payload, codec, priority, allowance,
@@ -190,7 +190,7 @@ class LeaseLook(TableLeaseLook):
             return
         step, now = self._step, self._step.now
         worker = granted[0][1].worker
-        # Column by column: nothing is done for each job that can be done for all of them at once.
+        # Column by column: whatever can be done for all jobs at once is not done per job.
         rows: list[Row] = [job for job, _ in granted]
         leases = [lease for _, lease in granted]
         (

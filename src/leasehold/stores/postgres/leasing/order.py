@@ -1,4 +1,4 @@
-"""Pending jobs in the words of this database: their rows, their order, and those parked for keys.
+"""Pending jobs: the statements for their rows, their order, and parked jobs, for PostgreSQL.
 
 See `tables.order` and `tables.parking`. Every statement that reads in order is a seek.
 """
@@ -46,7 +46,7 @@ COUNTED: Final = """
     SELECT place.seq, place.tier, key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
     FROM place JOIN key_lane ON key_lane.id = place.key_lane WHERE place.seq = ANY($1)
 """
-# The accounts that have parked jobs of a group, behind one of them: one seek for each.
+# The accounts with parked jobs of a group, after a given one: one seek for each.
 PARKED_IN_GROUP: Final = f"""
     WITH RECURSIVE parked (lane, keys_left) AS (
         SELECT min(lane), {PARKED_KEYS_AT_ONCE - 1} FROM ready
@@ -151,11 +151,12 @@ class ReadyRows(TableReady):
 
 
 _LEASE: Final = f"{CANDIDATE}, nextval('lease_version'), ready.ctid"
-"""The columns of a Candidate; behind them a number of the sequence of lease versions, for the lease
-of this job, and where its row in `ready` is, which is locked and so stays there."""
+"""The columns of a Candidate, followed by a number from the sequence of lease versions, for the
+lease of this job, and the place of its row in `ready`, which is locked and so does not move.
+"""
 _AFTER: Final = "(ready.tier, ready.turn, ready.seq) > "
 _PAGED: Final = "ORDER BY ready.tier, ready.turn, ready.seq"
-# A row that another write has locked is about to leave: it is passed over.
+# A row locked by another write is about to leave, so it is skipped.
 _FREE: Final = "FOR UPDATE OF ready SKIP LOCKED"
 READY_IN_LANE: Final = f"""
     SELECT {_LEASE} FROM ready JOIN job USING (seq)
@@ -194,10 +195,10 @@ NEXT_TIER_OF_GROUP: Final = """
 """
 
 PAGE: Final = 100
-"""How many jobs are read at once, unless it is known how many are wanted."""
+"""How many jobs are read at once if it is not known how many are wanted."""
 
 _BEFORE_ALL: Final = -(1 << 62)
-"""Before every turn: those of deadlines may be below zero."""
+"""Before every turn; turns of deadlines may be negative."""
 _BEFORE_ALL_TIERS: Final = (-1, _BEFORE_ALL, 0)
 
 FOR_LEASING: Final = Statements(SPREAD, NEXT_TIER, READY_IN_LANE, READY_IN_TIER)
@@ -205,13 +206,13 @@ FOR_LEASING: Final = Statements(SPREAD, NEXT_TIER, READY_IN_LANE, READY_IN_TIER)
 FOR_LEASING_IN_GROUP: Final = Statements(
     SPREAD_OF_GROUP, NEXT_TIER_OF_GROUP, READY_IN_GROUP, READY_IN_TIER_OF_GROUP
 )
-"""The same for the jobs of one parent, whose id comes first."""
+"""The same for the jobs of one parent, whose id is the first value."""
 FOR_COUNTING: Final = Statements(SPREAD, NEXT_TIER, PLACES_IN_LANE, PLACES_IN_TIER)
-"""Only where jobs stand."""
+"""Only the places of jobs."""
 
 
 def first_jobs(lane: int, page: int) -> Statement:
-    """The statement with which `LaneReader.jobs` begins to read a lane for a lease."""
+    """The first statement with which `LaneReader.jobs` reads a lane for a lease."""
     return READY_IN_LANE, (lane, *_BEFORE_ALL_TIERS, page)
 
 
@@ -230,7 +231,7 @@ class LaneReader(TableLaneReader):
         page: int = PAGE,
         first: Callable[[str, Sequence[Any]], SqlCursor] | None = None,
     ) -> None:
-        """`first` executes a statement that may have been sent already."""
+        """`first` executes a statement that may already have been sent."""
         super().__init__(db, statements, narrow)
         self._first = first or db.execute
         self._page = page
@@ -242,8 +243,8 @@ class LaneReader(TableLaneReader):
         return self._pages(self._statements.in_tier, lane, (tier, _BEFORE_ALL, 0))
 
     def _pages(self, statement: str, lane: int, begin: tuple[int, int, int]) -> Iterator[Row]:
-        """The rows of a lane after this place, a page at a time. The first is asked for at once,
-        so that the first pages of several lanes take one round trip together.
+        """The rows of a lane after this place, a page at a time. The first page is requested at
+        once, so that the first pages of several lanes take one round trip together.
         """
         where = (*self._narrow, lane)
         first = self._first(statement, (*where, *begin, self._page))

@@ -1,4 +1,4 @@
-"""Workers, whose lives are locks of a session, and jobs that are taken back from them.
+"""Workers, whose lives are session locks, and taking jobs back from them.
 
 Guard of the take: the row is still in `running` with the version that was read, in the same write.
 See `tables.recover`.
@@ -38,12 +38,12 @@ _HELD_JOB: Final = """
            allowance, max_retries + 1, cancel_reason
     FROM running JOIN job USING (seq)
 """
-# A job in whose transaction its task is just now is not lost: it is passed over.
+# A job whose task has its transaction open is not lost: it is skipped.
 STILL_LOST: Final = f"""
     {_HELD_JOB} WHERE seq = ANY($1) ORDER BY expires_at, seq FOR UPDATE OF job SKIP LOCKED
 """
 RUNNING: Final = f"{_HELD_JOB} ORDER BY expires_at, seq FOR UPDATE OF job SKIP LOCKED"
-# Nor is it waited for: the caller is told to try again.
+# It is not waited for either: the caller is told to try again.
 HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = $1 AND running.version = $2 FOR UPDATE OF job NOWAIT"
 
 
@@ -86,7 +86,8 @@ class Registry(TableRegistry):
 
     def register(self, info: WorkerInfo) -> SessionLife:
         database = self._database
-        # Held before it is in the registry, so that it is never seen there with its lock free.
+        # The lock is taken before the worker is in the registry, so that it is never seen there
+        # with its lock free.
         with translated(database.address):
             life = Life(info.id, database.session.begin_life())
 
@@ -103,7 +104,7 @@ class Registry(TableRegistry):
         return SessionLife(database.session.fileno, leave)
 
 
-# `running` is small, so a reader simply reads it all.
+# `running` is small, so a reader simply reads all of it.
 LOST: Final = (
     "SELECT seq FROM running WHERE expires_at <= $1 OR worker = ANY($2) ORDER BY expires_at, seq"
 )

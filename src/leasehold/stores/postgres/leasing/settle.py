@@ -1,5 +1,5 @@
-"""Settle and exchange: a holder's last word on its lease, fenced by the lease version; an exchange
-leases what fits in the same write.
+"""Settle and exchange: ends of attempts reported by holders, fenced by the lease version; an
+exchange leases what fits in the same write.
 
 Guard of a settlement: the job's row is in `running` with exactly this version.
 
@@ -36,11 +36,12 @@ from leasehold.stores.tables.exchanging import (
 )
 from leasehold.stores.tables.leasing import Granted, Leased
 
-# The lock is the fence: what this does not return was not the caller's any more. With each lease
-# comes what decides about a job whose attempt did not complete it, and where its row is. Rows are
-# locked in the order of the jobs' numbers. A job is found by a range of one id, and its lease
-# likewise: of a table that was vacuumed while it was empty the planner believes that any index is
-# as good, or all of one as good as a place in it, and would read all of it for each job.
+# The lock is the fence: leases that this does not return no longer belonged to the caller. Each
+# lease comes with the terms that decide about a job whose attempt did not complete it, and with the
+# place of its row. Rows are locked in the order of the jobs' numbers. A job is found by a range of
+# one id, and its lease likewise: for a table that was vacuumed while it was empty, the planner
+# believes that any index is as good as any other, or a whole index as good as a place in it, and
+# would read all of it for each job.
 SETTLE: Final = f"""
     WITH settled AS MATERIALIZED (
         SELECT job.*, given.version AS under
@@ -57,13 +58,13 @@ SETTLE: Final = f"""
     SELECT held.id, held.lane, allowance, retry, queue, failures_in_row, row, {HELD_BY_NAME}
     FROM held JOIN lane ON lane.id = held.lane
 """
-# Rows that were read in this write, and locked: they were not changed since. (A statement that
+# The rows were read and locked in this write, so they have not changed since. (A statement that
 # finds and deletes them at once has to find them twice.)
 END: Final = "DELETE FROM running WHERE ctid = ANY($1)"
 
 
 class Terms(NamedTuple):
-    """What decides about a job whose attempt did not complete it."""
+    """The terms that decide about a job whose attempt did not complete it."""
 
     lane: int
     allowance: int
@@ -78,9 +79,9 @@ def ahead(settlements: Sequence[Settlement]) -> Statement:
 
 
 def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | LeaseLostError]:
-    """Settle jobs that are still held; answer the rest with their fate."""
+    """Settle jobs that are still held; for the others, return why their lease is over."""
     if not are_of_different_jobs(settlements):
-        # Each is judged after the one before.
+        # Settlements of the same job are judged in order.
         return [answer for each in settlements for answer in settle(step, [each])]
     found: dict[str, tuple[Terms, EndedLease]] = {}
     rows = RowPlaces()
@@ -90,7 +91,7 @@ def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | Leas
     if rows:
         step.execute(END, (rows,))
     if any(terms.queue in step.rules or terms.failures_in_row for terms, _ in found.values()):
-        # Limits and breakers are about other jobs.
+        # Limits and breakers concern other jobs.
         step.must_be_alone()
     if step.rules.key_limits:
         key_accounts.freed(KeyShelf(step), [held.seq for _, held in found.values()])
@@ -137,7 +138,7 @@ def exchange(
 
 
 def _side_by_side(queues: Iterable[str], step: Step) -> bool:
-    """Whether nothing that an exchange does concerns other jobs than its own."""
+    """Whether an exchange concerns no jobs other than its own."""
     found = step.found
     due = (found.next_crossing, found.next_tick)
     return not (
@@ -151,7 +152,7 @@ def _side_by_side(queues: Iterable[str], step: Step) -> bool:
 
 
 def _probable_lane(database: Database, request: LeaseRequest) -> int | None:
-    """The lane in which the jobs of a request probably are: where they were the last time."""
+    """The lane that probably has the jobs of a request: the one that had them last time."""
     if request.parent_id is not None or request.tasks is not None or request.except_lanes:
         return None
     return database.remembered.lanes_with_work.get(request.queues)
@@ -163,7 +164,7 @@ def exchange_once(
     settlements: Sequence[Settlement],
     request: LeaseRequest | None,
 ) -> Exchange:
-    """The same, or the answer to it when it was carried out before under this id."""
+    """Exchange, or return the earlier answer if this request id was carried out before."""
     carry_out = partial(_exchange, database, settlements, None, request)
     return replies.exchange_once(database, request_id, settlements, request, carry_out, read_job)[0]
 

@@ -1,1 +1,1 @@
-"""Looking: jobs, histories, figures, and whether all of it is sound."""
+"""Reading: jobs, histories, figures, and the integrity of the store."""

@@ -1,12 +1,12 @@
 """The change feed, as triggers of PostgreSQL; see `tables.feed`.
 
-Writes go side by side, and a follower goes by the number of the last change that it has seen: a
-change must not turn up below that number later. So the triggers are deferred: a change is given its
-number when its transaction is being committed, and an application's transaction may be open for as
-long as it likes without one. From then on until it has ended, it shares a lock with all others that
-are being committed. A look notes the latest number, and who has that lock; once those have ended,
-all changes up to that number are there to be read. It is the follower who waits, a few
-milliseconds, and no write.
+Writes run concurrently, and a follower remembers the number of the last change that it has seen: no
+change may appear below that number later. So the triggers are deferred: a change gets its number
+when its transaction is being committed, so an application's transaction may stay open for as long
+as it likes without one. From then until its end, the transaction shares a lock with all others that
+are being committed. A look notes the latest number and the holders of that lock; once those have
+ended, all changes up to that number can be read. Only the follower waits, a few milliseconds, and
+no write does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FOLLOW_FROM: Final = """
 """
 _TRIM: Final = "DELETE FROM change WHERE n <= $1"
 _KEY: Final = "hashtextextended('leasehold feed ' || current_schema(), 0)"
-# A transaction that was prepared for a commit in two phases is one of them, too.
+# Transactions prepared for a two-phase commit are included.
 _BEING_COMMITTED: Final = f"""
     SELECT virtualtransaction FROM pg_locks, (SELECT {_KEY} AS key) AS feed
     WHERE locktype = 'advisory' AND granted AND objsubid = 1
@@ -43,8 +43,8 @@ _BEING_COMMITTED: Final = f"""
 """
 _PAUSE: Final = "SELECT pg_sleep($1::float8)"
 _PAUSES_SECONDS: Final = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""Between two questions whether the transactions under way have ended."""
-# Numbers are given one by one: changes below the first missing number are final.
+"""The pauses between checks whether those transactions have ended."""
+# Numbers are consecutive, so changes below the first missing number are final.
 _BEFORE_GAP: Final = """
     SELECT min(n) FROM (
         SELECT n, lead(n) OVER (ORDER BY n) AS next
@@ -54,9 +54,9 @@ _BEFORE_GAP: Final = """
 
 
 class Feed(TableFeed):
-    """The feed of a PostgreSQL store. Sweeps trim it, and what they have not is as good as gone.
+    """The feed of a PostgreSQL store. Sweeps trim it; changes due for trimming count as gone.
 
-    Some numbers are missing: of commits that failed.
+    Numbers of failed commits are missing.
     """
 
     def bounds(self, db: SqlConnection) -> Bounds:
@@ -68,7 +68,7 @@ class Feed(TableFeed):
     def make_triggers(self, step: Step) -> None:
         step.execute(_FOLLOW_FROM)
         for each in noted():
-            # An application's transaction is committed with a search_path of its own.
+            # An application's transaction is committed with its own search_path.
             step.execute(
                 f"CREATE FUNCTION {each.trigger}() RETURNS trigger LANGUAGE plpgsql "
                 f"SET search_path FROM CURRENT AS $body$ BEGIN "
@@ -88,7 +88,7 @@ class Feed(TableFeed):
         step.execute(_TRIM, (latest - CHANGES_KEPT,))
 
     def begin_to_follow(self, database: Database) -> bool:
-        # Who only says that it still follows changes nothing that others read.
+        # A follower that only renews its interest changes nothing that others read.
         return database.write(self.follow, side_by_side=lambda step: step.found.is_followed)
 
     def final(self, database: Database, seen: int | None) -> int | None:
@@ -100,14 +100,14 @@ class Feed(TableFeed):
                 unended = now if unended is None else unended & now
         if not unended:
             return bounds.latest
-        # One hangs: a standby does not answer, or nobody ends what was prepared.
+        # A transaction hangs: a standby does not answer, or a prepared transaction is not ended.
         after = bounds.since if seen is None else seen
         row: Any = database.look(lambda db: db.execute(_BEFORE_GAP, (after,)).fetchone())
         return int(row[0])
 
 
 def _being_committed(pause_seconds: float, db: SqlConnection) -> set[Any]:
-    """The transactions whose changes have numbers already, after a pause."""
+    """Pause, then return the transactions whose changes already have numbers."""
     if pause_seconds:
         db.execute(_PAUSE, (pause_seconds,))
     return {transaction for (transaction,) in db.execute(_BEING_COMMITTED)}

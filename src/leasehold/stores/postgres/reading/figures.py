@@ -1,4 +1,4 @@
-"""Counts and measurements, in the words of this database. Jobs are never scanned.
+"""Counts and measurements: the statements for PostgreSQL. Jobs are never scanned.
 
 See `tables.figures` (failures, workers, metrics) and `tables.sampling` (spans).
 """
@@ -86,7 +86,7 @@ MAKE_WORKER: Final = """
 
 
 class FailureBook(TableFailures):
-    """The failures, as core.rules.failures asks for them."""
+    """The failures, for core.rules.failures."""
 
     def __init__(self, db: SqlConnection) -> None:
         super().__init__(PlainReader(db))
@@ -103,7 +103,7 @@ class FailureBook(TableFailures):
         self._db.execute(FORGET, (list(fingerprints),))
 
     def known_types(self, types: Collection[ErrorType]) -> Collection[ErrorType]:
-        # A name is known by the part of it that can be stored.
+        # A name is identified by the part of it that can be stored.
         by_stored = {ErrorType(each.queue, storable(each.name)): each for each in types}
         asked = [list(column) for column in zip(*by_stored, strict=True)]
         rows = self._db.execute(KNOWN_TYPES, asked)
@@ -118,7 +118,7 @@ class FailureBook(TableFailures):
 
 
 def note_failures(db: SqlConnection, failed: Sequence[tuple[int, str, JobError]], now: int) -> None:
-    """Count attempts that failed, each given by its lane, its job and the error."""
+    """Count failed attempts, each given by lane, job and error."""
     rows = db.execute(NAMES, (list({lane for lane, _, _ in failed}),))
     names = {lane: (queue, task) for lane, queue, task in rows}
     attempts = [FailedAttempt(*names[lane], job_id, error) for lane, job_id, error in failed]
@@ -222,7 +222,7 @@ class SpanShelf(TableSpans):
 
 STANDING: Final = standings_from("lane_now", "queue")
 
-# For the integrity check only: it does scan.
+# Only for the integrity check, which does scan.
 RECOUNT: Final = """
     SELECT lane.queue, lane.task, job.priority, count(*) FROM ready JOIN job USING (seq)
     JOIN lane ON lane.id = job.lane GROUP BY lane.queue, lane.task, job.priority
@@ -234,7 +234,7 @@ LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = $1"
 
 
 class MetricsReader(RememberedSpans, SpanShelf, TableMetrics):
-    """What core.rules.metrics asks of a reader."""
+    """The reads for core.rules.metrics."""
 
     keys_aged = EVERY_KEY
     stats = STATS
@@ -256,7 +256,7 @@ class MetricsReader(RememberedSpans, SpanShelf, TableMetrics):
 
 
 def problems(db: SqlConnection) -> Iterator[str]:
-    """What does not fit together, as sentences."""
+    """The inconsistencies found, as sentences."""
     pending: list[Any] = db.execute(RECOUNT).fetchall()
     counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
     latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()

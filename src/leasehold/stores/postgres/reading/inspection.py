@@ -1,4 +1,4 @@
-"""Looking at the store itself: integrity, and its description."""
+"""Inspecting the store itself: its integrity and its description."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _DESCRIBED: Final = """
 """
 
 
-# Where a table is believed to be empty, to go through all of another one for each of its rows seems
-# to be cheap. It is compared as a whole instead: each is read once.
+# If the planner believes a table to be empty, scanning another one for each of its rows seems
+# cheap. Instead, the tables are compared as a whole: each is read once.
 _COMPARE_AS_A_WHOLE: Final = "SET LOCAL enable_nestloop = off"
 
 
 def check(db: SqlConnection) -> list[str]:
-    """The invariants of the store's rows, at one moment; the problems found."""
+    """Check the invariants of the store's rows at one moment; returns the problems found."""
     db.execute(_COMPARE_AS_A_WHOLE)
     return [problem for part in _PARTS for problem in part(db)]
 
@@ -54,7 +54,7 @@ _PARTS: Final[tuple[Callable[[SqlConnection], Iterable[str]], ...]] = (
 
 
 def describe(db: SqlConnection, address: Address) -> dict[str, Any]:
-    """What this store is."""
+    """The description of this store."""
     row: Any = db.execute(_DESCRIBED, (address.schema,)).fetchone()
     store_id, version, schema_version, size, durability = row
     sealed: Any = db.execute(READ_SEAL).fetchone()

@@ -1,4 +1,4 @@
-"""The store's database for who only looks: read where its replica is."""
+"""The store's database for callers that only read: reads go to its replica."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 class NoDeaths:
-    """Workers hold their locks on the primary: a replica proves no death."""
+    """Workers hold their locks on the primary, so a replica cannot prove a death."""
 
     def workers(self, db: SqlConnection) -> set[str]:  # noqa: ARG002  # whatever it shows
         return set()
 
 
 class LookingDatabase:
-    """A `Database` in all but where it reads."""
+    """A `Database` that differs only in where it reads."""
 
     def __init__(self, database: Database, replica: Address) -> None:
         self._database = database
@@ -35,7 +35,7 @@ class LookingDatabase:
 
     @contextmanager
     def read(self) -> Iterator[SqlConnection]:
-        """Several statements, one moment, of the replica where it can be reached."""
+        """Several statements of one moment, on the replica if it can be reached."""
         self._database.check_open()
         with translated(self._replica.address), self._replica.connection() as db:
             if db is not None:

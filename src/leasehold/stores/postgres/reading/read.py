@@ -1,8 +1,8 @@
-"""Reading jobs, in the words of this database; see `tables.job_reading`.
+"""Reading jobs: the statements for PostgreSQL; see `tables.job_reading`.
 
-A JobFilter in SQL says what JobFilter.matches says, as far as the server can. Texts and metadata
-are compared in Python, page by page: the equality of texts in any case, and of JSON values, is
-decided in one place for every store.
+A JobFilter in SQL is equivalent to JobFilter.matches, as far as the server can decide it. Texts and
+metadata are compared in Python, page by page: case-insensitive equality of texts, and equality of
+JSON values, are decided in one place for every store.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ def conditions(where: JobFilter) -> list[Clause]:
     if where.statuses is not None:
         clauses.append((_one_of(where.statuses), ()))
     if where.error_text:
-        # Most never failed: only the others need be compared.
+        # Most jobs never failed: only the others need to be compared.
         clauses.append(("job.seq IN (SELECT seq FROM failed_job)", ()))
     return clauses
 
 
 def compares_texts(where: JobFilter) -> bool:
-    """Whether each job has to be looked at in Python."""
+    """Whether each job has to be compared in Python."""
     return not (where.text is None and where.error_text is None and where.metadata is None)
 
 
 def _one_of(statuses: Sequence[Status]) -> str:
-    """The few of one status are found in their own table or index; the many that completed do not
-    matter then.
+    """The few jobs of one status are found in their own table or index; then the many completed
+    ones do not matter.
 
-    Of several, each job is asked what it has beside it: among lists that are joined by OR, the
-    server would look through the whole of each for every job.
+    For several statuses, the rows beside each job are looked up: with lists joined by OR, the
+    server would scan each whole list for every job.
     """
     if len(statuses) == 1 and not statuses[0].is_terminal:
         return f"job.seq IN (SELECT seq FROM {_table_of(statuses[0])})"
@@ -71,11 +71,11 @@ NUMBERS: Final = """
 LANES: Final = "SELECT id FROM lane"
 FIND_IDS: Final = "SELECT id FROM job WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3"
 LAST_CHARACTER: Final = "\U0010ffff"
-"""No id goes on with it: it is not printable."""
+"""No id continues with it, since it is not printable."""
 COMPARED_MAX: Final = 2000
-"""So many jobs a bounded search reads to compare their texts, before it is asked to go on."""
+"""How many jobs a bounded search reads to compare their texts before it stops."""
 COMPARED_COSTS: Final = 10
-"""To fetch a job and to compare its texts costs as much as to pass over so many."""
+"""Fetching a job and comparing its texts costs as much as skipping this many."""
 COMPARED_AT_ONCE: Final = 500
 """How many jobs are fetched at once to compare their texts."""
 
@@ -87,14 +87,14 @@ def read_job(db: SqlConnection, job_id: str) -> Job | None:
 
 
 def read_jobs(db: SqlConnection, job_ids: Sequence[str]) -> list[Job]:
-    """Snapshots of those of these jobs that are there."""
+    """Snapshots of the given jobs that exist."""
     if not job_ids:
         return []
     return jobs_of(db, db.execute(f"{JOB} WHERE job.id = ANY($1)", (list(job_ids),)).fetchall())
 
 
-# Not by way of a job that is gone: its dependents have nothing to do with each other. One step of
-# a recursion may name `linked` once only.
+# Links through a deleted job do not count: its dependents have nothing to do with each other. One
+# step of a recursion may name `linked` only once.
 LINKED: Final = """
     WITH RECURSIVE linked (seq) AS (
         SELECT seq FROM job WHERE id = ANY($1)
@@ -164,7 +164,8 @@ class Jobs(TableJobs):
     def _lowest_read(
         self, where: JobFilter, before: int | None, read_max: int | None
     ) -> int | None:
-        # Also where an index leads to jobs, of which any number may have to be compared.
+        # This also applies if an index leads to the jobs, since any number of them may have to be
+        # compared.
         is_bounded = read_max is not None and compares_texts(where)
         self._compared_max = COMPARED_MAX if is_bounded else None
         return super()._lowest_read(where, before, read_max)
@@ -180,7 +181,7 @@ class Jobs(TableJobs):
         bottom: int | None,
         without: Collection[HeavyField],
     ) -> tuple[list[Job], int | None]:
-        # Columns that are compared here have to be fetched, whether or not they are asked for.
+        # Columns that are compared here have to be fetched, whether requested or not.
         compared = compares_texts(where)
         select = job_without(() if compared else without, POSTGRES.no_bytes)
         found = self._walk(where, select, limit + 1, before, bottom=bottom)
@@ -199,10 +200,11 @@ class Jobs(TableJobs):
         oldest_first: bool = False,
         bottom: int | None = None,
     ) -> list[tuple[int, Job]]:
-        """The next jobs that fit, each with its number; the last submitted first, or the oldest."""
+        """The next matching jobs, each with its number; last submitted first, or oldest first."""
         of_task = JobFilter(queues=where.queues, tasks=where.tasks)
         if where.tasks is not None and not self._counted(of_task):
-            # The lanes know it; a misspelled task would be compared with that of every job.
+            # The lanes show it; otherwise a misspelled task would be compared with that of every
+            # job.
             return []
         compared = compares_texts(where)
         page = max(limit, COMPARED_AT_ONCE) if compared else limit
@@ -212,8 +214,8 @@ class Jobs(TableJobs):
         while True:
             beyond, order = ("job.seq > {}", "ASC") if oldest_first else ("job.seq < {}", "DESC")
             condition, values = self._condition(where, (beyond, seen), ("job.seq >= {}", bottom))
-            # Their numbers first, as a list: else all records of a job, in ten tables, are looked
-            # up for every job that is walked past, or whole tables of them are sorted.
+            # Their numbers first, as a list: otherwise the records of every job passed on the way,
+            # in ten tables, would be looked up, or whole tables of them sorted.
             numbers = (
                 f"{NUMBERS} WHERE {condition} ORDER BY job.seq {order} LIMIT ${len(values) + 1}"
             )

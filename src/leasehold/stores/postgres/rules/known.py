@@ -1,7 +1,7 @@
-"""What a write knows of queues: lanes, buckets and rules; and settings.
+"""What a write knows about queues (lanes, buckets and rules) and settings.
 
-See `tables.gate`. Rules and settings are read again only after a change. A row that makes no sense
-hinders only itself.
+See `tables.gate`. Rules and settings are read again only after a change. An unreadable row affects
+only itself.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class StartBook(TableStartBook):
 
 
 class LaneNumbers(TableLaneNumbers):
-    """Remembers lane numbers, while the server lasts."""
+    """Remembers lane numbers until the server restarts."""
 
     def _find(self, step: Step, names: Collection[LaneName]) -> dict[LaneName, int]:
         found = step.many(FIND_LANES, list(names)) or ()
@@ -60,7 +60,7 @@ class LaneNumbers(TableLaneNumbers):
 
 
 def queues(db: SqlConnection) -> list[str]:
-    """Every queue that has jobs or rules, or had."""
+    """Every queue that has or had jobs or rules."""
     return [str(name) for (name,) in db.execute(QUEUES)]
 
 

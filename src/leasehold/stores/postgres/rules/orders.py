@@ -1,4 +1,4 @@
-"""Queues, and what people ask for of them and of jobs, in the words of this database.
+"""Queues, and orders of people about queues and jobs: the statements for PostgreSQL.
 
 See `tables.queues` and `tables.orders`.
 """
@@ -20,13 +20,13 @@ from leasehold.stores.tables.orders import BY_ID, TableDesk, TableOperations
 from leasehold.stores.tables.queues import TableQueueBook, TableQueues
 from leasehold.stores.tables.statements import Query
 
-# Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
+# Few rows: one per queue and task. `coalesce` lets one statement serve one queue and all of them.
 FIGURES: Final = (
     f"SELECT queue, {', '.join(f'sum({status.value})::bigint' for status in Status)}, "
     "min(made_at), bool_and(deleted_after IS NOT DISTINCT FROM total_submitted) "
     "FROM lane_now WHERE queue = coalesce($1, queue) GROUP BY queue"
 )
-# Until more is submitted to it than was by then.
+# It counts as deleted until more jobs are submitted to it than had been by then.
 NOTE_DELETED: Final = """
     UPDATE lane SET deleted_after = lane_now.total_submitted FROM lane_now
     WHERE lane_now.id = lane.id AND lane.queue = $1

@@ -1,4 +1,4 @@
-"""Schedules, as rows of PostgreSQL; one that cannot be read must not stop the others.
+"""Schedules, as rows of PostgreSQL; an unreadable one must not stop the others.
 
 See `tables.schedules`.
 """
@@ -37,7 +37,7 @@ DUE: Final = f"""
 
 
 def schedule_of(row: tuple[Any, ...]) -> Schedule | UnreadableSchedule:
-    """The schedule that a row tells, if it can be read here."""
+    """The schedule in a row, if it can be read here."""
     *columns, number = row
     values = dict(zip(COLUMNS, columns, strict=True))
     try:
@@ -50,7 +50,7 @@ SCHEDULES: Final = ScheduleRows(ALL, ONE, DUE, schedule_of, "number")
 
 
 class ScheduleShelf(TableSchedules):
-    """The schedules, as core.rules.scheduling asks for them inside a write."""
+    """The schedules inside a write, for core.rules.scheduling."""
 
     dialect = POSTGRES
     rows = SCHEDULES

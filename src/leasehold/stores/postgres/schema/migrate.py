@@ -1,7 +1,7 @@
 """Numbered migrations: the first process to open a store brings it up to date.
 
-Guard: under a lock of the schema's name, so that of several processes that start at once one
-migrates and the others find it done.
+Guard: a lock on the schema's name, so that of several processes that start at once one migrates and
+the others find it done.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from leasehold.stores.postgres.server.connection import SqlConnection
 MADE: Final = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 IS_THERE: Final = "SELECT 1 FROM pg_namespace WHERE nspname = $1"
 LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold migrate ' || $1, 0))"
-# A query of the catalog, and not to_regclass(): within a transaction, the server may answer that
-# from its cache, and a process that has just waited for the lock would miss commits meanwhile.
+# A query of the catalog, not to_regclass(): within a transaction, the server may answer that from
+# its cache, and a process that has just waited for the lock would miss commits made meanwhile.
 TABLES: Final = """
     SELECT count(*), coalesce(bool_or(relname = 'migration'), false)
     FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1
@@ -44,12 +44,12 @@ def migrations() -> list[tuple[int, str]]:
 
 
 def own_tables() -> set[str]:
-    """The tables that the migrations make: there may be others in the schema."""
+    """The tables that the migrations create; there may be others in the schema."""
     return {name for _, sql in migrations() for name in MADE.findall(sql)}
 
 
 def migrate(db: SqlConnection, address: Address, env: Env) -> None:
-    """Make the schema or bring it up to date; refuses a foreign schema, or a newer one."""
+    """Create the schema or bring it up to date; refuses a foreign or a newer schema."""
     newest = migrations()[-1][0]
     with db.transaction():
         if version(db, address) == newest:
@@ -63,7 +63,7 @@ def migrate(db: SqlConnection, address: Address, env: Env) -> None:
                 f"knows {newest}): upgrade leasehold here before using it"
             )
         if db.execute(IS_THERE, (address.schema,)).fetchone() is None:
-            # The server asks for the right to create schemas even if this one exists.
+            # The server requires the right to create schemas even if this one exists.
             db.execute(f"CREATE SCHEMA IF NOT EXISTS {address.schema}")
         db.execute(REMEMBER)
         for number, script in migrations():
@@ -75,7 +75,7 @@ def migrate(db: SqlConnection, address: Address, env: Env) -> None:
 
 
 def version(db: SqlConnection, address: Address) -> int:
-    """The number of the last migration applied; 0 where there is no store yet."""
+    """The number of the last migration applied; 0 if there is no store yet."""
     row: Any = db.execute(TABLES, (address.schema,)).fetchone()
     tables, has_store = row
     if has_store:

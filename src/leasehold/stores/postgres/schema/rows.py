@@ -1,4 +1,4 @@
-"""Snapshots of jobs, in the words of this database; see `tables.job_row`."""
+"""Snapshots of jobs: the statements for PostgreSQL; see `tables.job_row`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LAST_STARTS: Final = """
 
 
 def jobs_of(db: SqlConnection, rows: Sequence[Any]) -> list[Job]:
-    """The snapshots that rows of JOB tell, in their order."""
+    """The snapshots in rows of JOB, in their order."""
     jobs = [JobRow._make(row) for row in rows]
     depends_on: defaultdict[int, list[str]] = defaultdict(list)
     dependents = [job.seq for job in jobs if job.policy is not None]
@@ -52,7 +52,7 @@ def jobs_of(db: SqlConnection, rows: Sequence[Any]) -> list[Job]:
 def _job(
     row: JobRow, depends_on: Sequence[str], error: JobError | None, last_start: int | None
 ) -> Job:
-    """A snapshot; of one whose documents cannot be read, with an error that says so."""
+    """A snapshot; if its documents cannot be read, it has an error that says so."""
     problems: list[str] = []
 
     def read(decode: Any, text: str | bytes | None) -> Any:

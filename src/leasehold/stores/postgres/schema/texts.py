@@ -1,4 +1,4 @@
-"""Text that PostgreSQL cannot hold: it knows no NUL character."""
+"""Text that PostgreSQL cannot hold: it does not allow NUL characters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 OptionalText = TypeVar("OptionalText", str, None, str | None)
 _IN_NO_NAME: Final = "\ufffe"
-"""Names are printable, and this is no character."""
+"""Names are printable, and this is not a character."""
 
 
 def storable(text: OptionalText) -> OptionalText:
@@ -19,10 +19,10 @@ def storable(text: OptionalText) -> OptionalText:
 
 
 def sendable(text: str) -> str:
-    r"""A text as the server takes it: one with a NUL becomes one that nothing is named.
+    r"""A text that the server accepts: one with a NUL becomes a name that nothing has.
 
-    So what is looked for under such a name is not there, as in the other stores. A message that is
-    to be kept is made `storable` before.
+    So a search for such a name finds nothing, as in the other stores. Messages to be stored are
+    made `storable` first.
 
     >>> sendable("a\x00b").isprintable()
     False

@@ -1,1 +1,3 @@
-"""The database server: connections, the clock, sessions that prove life, news between processes."""
+"""The database server: connections, the clock, sessions that prove life, and news between
+processes.
+"""

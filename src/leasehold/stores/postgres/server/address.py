@@ -1,4 +1,4 @@
-"""Where a store lives: a libpq URL, and the few parameters in it that are Leasehold's own."""
+"""The address of a store: a libpq URL with a few parameters of Leasehold's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from leasehold.errors import UnsupportedError
 
 SCHEMA: Final = "leasehold"
-"""The schema that holds a store's tables, unless the URL names another."""
+"""The default schema of a store's tables."""
 POOL_SIZE: Final = 10
 POOL_TIMEOUT_SECONDS: Final = 30.0
 STATEMENT_TIMEOUT_SECONDS: Final = 60.0
@@ -30,17 +30,18 @@ class Address(NamedTuple):
     """A parsed store URL."""
 
     conninfo: str
-    """The URL for libpq, without our own parameters."""
+    """The URL for libpq, without Leasehold's own parameters."""
     schema: str = SCHEMA
     pool_size: int = POOL_SIZE
     pool_timeout_seconds: float = POOL_TIMEOUT_SECONDS
     statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS
     away_seconds: float = AWAY_SECONDS
-    """How long a call waits for a server that is away; after half of it without an answer or a
-    connection, the server is asked whether it is there (`pulse`)."""
+    """How long a call waits for an unreachable server; after half of that without an answer or a
+    connection, the server is probed (`pulse`).
+    """
     replica: Address | None = None
-    """Another server with a copy of the same store, for who only looks."""
+    """Another server with a copy of the same store, for callers that only read."""
 
     @property
     def shown(self) -> str:
@@ -51,7 +52,7 @@ class Address(NamedTuple):
 
 
 def parse(url: str) -> Address:
-    """Read a store URL; raises UnsupportedError for a parameter that makes no sense.
+    """Parse a store URL; raises UnsupportedError for an invalid parameter.
 
     >>> parse("postgresql://me@db/jobs?schema=tests&sslmode=require").schema
     'tests'
@@ -77,7 +78,7 @@ def parse(url: str) -> Address:
 
 
 def _replica(url: str | None, schema: str) -> Address | None:
-    """Where the replica is; its schema has the same name, unless its URL names another."""
+    """The replica's address; its schema has the same name, unless its URL names another."""
     if url is None:
         return None
     if urlsplit(url).scheme not in ("postgresql", "postgres"):

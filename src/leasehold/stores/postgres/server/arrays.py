@@ -22,9 +22,9 @@ _BIGINT: Final = struct.Struct("!iq").pack
 _EMPTY_BIGINT: Final = _BIGINT(8, 0)
 _NULL: Final = _LENGTH(-1)
 FEW: Final = 30
-"""So many numbers are packed one by one: the way of many has some steps that few do not pay for."""
+"""Up to this many numbers are packed one by one: packing many at once has some overhead."""
 _FIRST: Final = 1
-"""Arrays of the server begin at 1."""
+"""The server's arrays begin at 1."""
 
 
 def _head(size: int, element: int, *, has_nulls: bool = False) -> bytes:
@@ -48,7 +48,7 @@ class _BigInts(Dumper):
                 raise
             parts = (_NULL if each is None else _BIGINT(8, each) for each in obj)
             return _head(size, self._element, has_nulls=True) + b"".join(parts)
-        # Each number has its length before it. A copy of every twelfth byte is one step.
+        # Each number is preceded by its length. Copying to every twelfth byte is one step.
         spread = bytearray(_EMPTY_BIGINT * size)
         for byte in range(8):
             spread[4 + byte :: 12] = numbers[byte::8]
@@ -63,13 +63,13 @@ class _Bytes(Dumper):
     def dump(self, obj: list[Any]) -> bytes:
         size, first = len(obj), obj[0]
         if first is not None and obj.count(first) == size:
-            # The same in all rows, as the name of the worker is.
+            # The same in all rows, like the name of the worker.
             (cell,) = self._encoded([first])
             return _head(size, self._element) + (_LENGTH(len(cell)) + cell) * size
         if None not in obj:
             cells = self._encoded(obj)
             lengths = set(map(len, cells))
-            if len(lengths) == 1:  # As ids are, and the places of rows.
+            if len(lengths) == 1:  # Like ids and the places of rows.
                 length = _LENGTH(lengths.pop())
                 return _head(size, self._element) + length + length.join(cells)
             each_length = map(_LENGTH, map(len, cells))
@@ -103,7 +103,7 @@ class RowPlaces(list[bytes]):
 
 
 class RowPlacesDumper(_Bytes):
-    """They are given back as they came."""
+    """Row places are sent back as they came."""
 
     format = Format.BINARY
     oid = 1010
@@ -111,7 +111,7 @@ class RowPlacesDumper(_Bytes):
 
 
 class _Nulls(Dumper):
-    """Of a list with nothing in it the statement says the type; only text leaves it open."""
+    """The statement determines the type of an empty list; only text leaves it open."""
 
     format = Format.TEXT
 
@@ -128,7 +128,7 @@ _DUMPERS: Final[dict[type, type[Dumper]]] = {
 
 
 class ColumnDumper(ListBinaryDumper):
-    """Chooses by the first present element; rare types are left to psycopg."""
+    """Chooses by the first element that is not None; rare types are left to psycopg."""
 
     def get_key(self, obj: list[Any], format: Any) -> Any:  # noqa: A002  # psycopg's own names
         kind = _kind_of(obj)
@@ -143,6 +143,6 @@ def _kind_of(obj: list[Any]) -> type:
     for each in obj:
         if each is not None:
             kind = type(each)
-            # Members of an enumeration are numbers to the server.
+            # Enum members are numbers to the server.
             return int if issubclass(kind, int) and kind is not bool else kind
     return type(None)

@@ -1,8 +1,8 @@
-"""The store's clock: the server's, so that every machine agrees about it.
+"""The store's clock is the server's, so that every machine agrees about it.
 
 It is `clock_timestamp()`, never `now()`, which stands still for a whole transaction. The clock in
 `store_state` is a floor under it, so that it never steps back when the server's is set back. A
-clock that is handed in (in tests) takes the place of the server's.
+clock that is passed in (in tests) replaces the server's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SERVER_MICROS: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigin
 
 
 class StoreClock:
-    """What time it is, for all who write and look."""
+    """The time, for all reads and writes."""
 
     def __init__(self, env: Env) -> None:
         self._clock = env.clock

@@ -1,13 +1,13 @@
 """One connection to the server, as the statements of the store use it.
 
-Statements are written with numbered placeholders ($1), prepared on their second use, and given
-their values in binary: whole numbers as bigint, lists as arrays. A statement about many rows is
-given one list per column (`many`), so that it is one round trip however many there are.
+Statements have numbered placeholders ($1), are prepared on their second use, and get their values
+in binary: integers as bigint, lists as arrays. A statement about many rows gets one list per column
+(`many`), so that it takes one round trip however many there are.
 
-Behind a pooler that lends connections of the server for one transaction each (PgBouncer), nothing
-outlasts a transaction: no setting, no prepared statement. Such a pooler answers with a number of
-its own for the server's process: by that it is told, connection by connection. Settings are made
-anew in each transaction then, and statements are planned anew.
+Behind a pooler that lends server connections for one transaction each (PgBouncer), nothing outlasts
+a transaction: no setting, no prepared statement. Such a pooler reports a process id of its own
+instead of the server's, which reveals it, connection by connection. Then settings are made in each
+transaction, and statements are planned each time.
 """
 
 from __future__ import annotations
@@ -51,14 +51,16 @@ FOR_SEARCHES: Final = """
         set_config('max_parallel_workers_per_gather', '0', true)
 """
 UNNESTED: Final = re.compile(r"unnest\(((?:\$\d+::\w+\[\](?:, )?)+)\)(\s+AS \w+)?")
-"""What `unnested` gives, and its name if it has one."""
+"""What `unnested` returns, and its name if it has one."""
 TYPE_OF_COLUMN: Final = re.compile(r"::(\w+)\[\]")
 CELLS_MAX: Final = 20
-"""So many cells of several rows are sent as values of their own, and no more: for each number of
-rows the server prepares another statement."""
+"""Up to this many cells of several rows are sent as separate values: the server prepares another
+statement for each number of rows.
+"""
 OF_THE_NETWORK: Final = {
     "connect_timeout": CONNECT_TIMEOUT_SECONDS,
-    # A server that does not answer for half a minute is away: the system's own defaults are hours.
+    # A server that does not answer for half a minute is considered away; the system's own defaults
+    # are hours.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 4,
@@ -67,18 +69,18 @@ OF_THE_NETWORK: Final = {
 SILENCE_SECONDS: Final = 5.0
 """How much longer than the server's own timeouts an answer is waited for."""
 IDLE_IN_TRANSACTION_SECONDS: Final = 60
-"""Our transactions wait for nothing but the server; an idle one is of a process that hangs."""
+"""Leasehold's transactions wait only for the server; an idle one belongs to a hung process."""
 
 
 class RawConnection(ListeningConnection):
-    """One of our own, which knows whether it is shared with others."""
+    """One of Leasehold's own connections, which knows whether it is shared with others."""
 
     is_pooled = False
-    """Whether nothing that is set on it outlasts a transaction."""
+    """Whether settings made on it are lost after a transaction."""
     settings: dict[str, str]
     """Its settings."""
     statements: Pipeline
-    """By which it sends several statements at once."""
+    """The pipeline that sends several statements at once."""
 
 
 class SqlCursor(Protocol):
@@ -93,7 +95,7 @@ class SqlCursor(Protocol):
 
 
 class _BigInt(Int8BinaryDumper):
-    """Every whole number as bigint: one type, one prepared statement, for any value."""
+    """Every integer as bigint: one type, and so one prepared statement, for any value."""
 
     def get_key(self, obj: int, format: Any) -> Any:  # noqa: A002, ARG002  # psycopg's own names
         return self.cls
@@ -103,7 +105,7 @@ class _BigInt(Int8BinaryDumper):
 
 
 class _Text(StrBinaryDumper):
-    """Text in which a NUL, which the server refuses, leads to nothing."""
+    """Text; a NUL, which the server refuses, is replaced so that nothing is found."""
 
     def dump(self, obj: str) -> Buffer | None:
         return super().dump(sendable(obj))
@@ -112,7 +114,7 @@ class _Text(StrBinaryDumper):
 class SqlConnection:
     """The connection that statements are executed on.
 
-    Inside `pipelined` statements are sent when the rows of one of them are asked for, or at the
+    Inside `pipelined`, statements are sent when the rows of one of them are requested, or at the
     end: statements that only write cost no round trip of their own.
     """
 
@@ -132,7 +134,7 @@ class SqlConnection:
             self.execute(*_set(self.raw.settings, "true"))
 
     def undo(self) -> None:
-        """Undo the writes of the transaction; reads may go on, in another one."""
+        """Undo the writes of the transaction; reads may continue in another one."""
         self.execute("ROLLBACK")
         self.begin()
 
@@ -146,7 +148,7 @@ class SqlConnection:
 
     @contextmanager
     def pipelined(self) -> Iterator[None]:
-        """Send statements without waiting; errors are raised at the end at the latest."""
+        """Send statements without waiting; errors are raised by the end at the latest."""
         pipeline = self.raw.statements
         pipeline.begin()
         self._pipeline = pipeline
@@ -161,28 +163,28 @@ class SqlConnection:
             self._pipeline = None
 
     def execute(self, statement: str, values: Sequence[Any] | None = None) -> SqlCursor:
-        """Execute one statement; the cursor has its rows, if it gives any."""
+        """Execute one statement; the cursor has its rows, if it returns any."""
         if self._pipeline is not None:
             return self._pipeline.execute(statement, values)
         cursor: SqlCursor = self.raw.cursor(binary=True).execute(statement.encode(), values)
         return cursor
 
     def push(self) -> None:
-        """Let the server begin with the statements of a pipeline that were executed so far."""
+        """Make the server begin with the statements executed so far in a pipeline."""
         if self._pipeline is not None:
             self._pipeline.push()
 
     def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> SqlCursor | None:
-        """Execute a statement about many rows, given the rows; nothing, if there are none."""
+        """Execute a statement about many rows, given the rows; does nothing if there are none."""
         return self.execute(*about(statement, rows)) if rows else None
 
     def changed(self, statement: str, values: Sequence[Any]) -> int:
-        """Execute a statement, and wait for how many rows it has changed."""
+        """Execute a statement, and wait for the number of rows it has changed."""
         return self.execute(statement, values).rowcount
 
 
 class BorrowedConnection(SqlConnection):
-    """The application's own, in its own transaction: its settings stay as they are."""
+    """The application's own connection, in its own transaction: its settings stay unchanged."""
 
     __slots__ = ("_borrowed",)
 
@@ -219,7 +221,7 @@ class BorrowedConnection(SqlConnection):
 
 @contextmanager
 def one_moment(db: SqlConnection) -> Iterator[None]:
-    """A transaction in which every statement sees the same."""
+    """A transaction in which every statement sees the same state."""
     try:
         with db.pipelined():
             db.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -241,7 +243,7 @@ POSTGRES: Final = Dialect("= ANY({})", list, "''::bytea")
 
 
 def unnested(types: str) -> str:
-    """The rows that `many` is given, as a source of rows; `types` names the columns' types.
+    """The rows given to `many`, as a source of rows; `types` names the columns' types.
 
     >>> unnested("bigint text")
     'unnest($1::bigint[], $2::text[])'
@@ -253,7 +255,7 @@ def unnested(types: str) -> str:
 def about(statement: str, rows: Sequence[Sequence[Any]]) -> tuple[str, Sequence[Any]]:
     """A statement about the rows that `unnested` stands for in it, and its values.
 
-    A few are written as they are: to take their arrays apart costs more than to insert them.
+    A few rows are sent as plain values: unpacking their arrays would cost more than inserting them.
     """
     if len(rows) == 1:
         return for_rows(statement, 1), rows[0]
@@ -264,7 +266,7 @@ def about(statement: str, rows: Sequence[Sequence[Any]]) -> tuple[str, Sequence[
 
 @cache
 def for_rows(statement: str, rows: int) -> str:
-    """The same statement about so many rows, whose cells are its values.
+    """The statement for this number of rows, whose cells are its values.
 
     >>> for_rows(f"SELECT * FROM {unnested('bigint text')}", 2)
     'SELECT * FROM (VALUES ($1::bigint, $2::text), ($3::bigint, $4::text)) AS few'
@@ -278,7 +280,7 @@ def for_rows(statement: str, rows: int) -> str:
 
 
 def values_of(types: Sequence[str], rows: int, first: int = 1) -> str:
-    """So many rows of these types, as the values from the first one on.
+    """A VALUES list for this number of rows of these types, numbered from `first`.
 
     >>> values_of(["bigint", "text"], 2, 3)
     'VALUES ($3::bigint, $4::text), ($5::bigint, $6::text)'
@@ -289,7 +291,7 @@ def values_of(types: Sequence[str], rows: int, first: int = 1) -> str:
 
 
 def open_connection(address: Address, *, application_name: str) -> RawConnection:
-    """A connection of our own, ready for use; raises what psycopg does."""
+    """A new connection, ready for use; raises psycopg's errors."""
     raw = RawConnection.connect(
         address.conninfo, autocommit=True, **parameters(address, application_name)
     )
@@ -302,7 +304,7 @@ def open_connection(address: Address, *, application_name: str) -> RawConnection
 
 
 def open_pool(address: Address) -> Pool:
-    """Connections for transactions, lent to one at a time; raises what psycopg does."""
+    """A pool of connections for transactions; raises psycopg's errors."""
     pool: Pool = ConnectionPool(
         address.conninfo,
         connection_class=RawConnection,
@@ -314,7 +316,7 @@ def open_pool(address: Address) -> Pool:
         configure=partial(configure, address=address),
         open=False,
     )
-    # A pool tries again and again, and at last says that it took too long; one connection says why.
+    # A pool retries, and finally says that it took too long; a single connection says why.
     open_connection(address, application_name="leasehold look-up").close()
     try:
         pool.open(wait=True, timeout=CONNECT_TIMEOUT_SECONDS)
@@ -325,19 +327,20 @@ def open_pool(address: Address) -> Pool:
 
 
 def name_of(address: Address) -> str:
-    """By which the server knows the connections of a store's transactions."""
+    """The application_name of the connections of a store's transactions."""
     return f"leasehold {address.schema}"
 
 
 def check(raw: RawConnection) -> None:
-    """Raise if a connection that was idle is dead; it is dropped then, and another one taken."""
-    # A server that is gone has closed its end: there is something to read where nothing should be.
+    """Raise if an idle connection is dead; it is then dropped, and another one used."""
+    # A server that is gone has closed its end, so there is something to read where nothing should
+    # be.
     if select.select([raw.fileno()], [], [], 0)[0]:
         ConnectionPool.check_connection(raw)
 
 
 def parameters(address: Address, application_name: str) -> dict[str, Any]:
-    """The parameters of every connection; those of the URL about the network count more."""
+    """The parameters of every connection; network parameters in the URL take precedence."""
     given = conninfo_to_dict(address.conninfo)
     own = {name: each for name, each in OF_THE_NETWORK.items() if name not in given}
     if "connect_timeout" in own:
@@ -346,15 +349,15 @@ def parameters(address: Address, application_name: str) -> dict[str, Any]:
 
 
 def connect_seconds(address: Address) -> float:
-    """How long a new connection is waited for, unless the URL says it; libpq's least are 2 s."""
+    """How long to wait for a new connection by default; libpq's minimum is 2 s."""
     return max(2.0, min(address.away_seconds, CONNECT_TIMEOUT_SECONDS))
 
 
 def configure(raw: RawConnection, address: Address) -> None:
-    """Let a new connection speak as the statements of the store expect."""
+    """Configure a new connection as the statements of the store expect."""
     raw.patience_seconds = connect_seconds(address)
     raw.cursor_factory = RawCursor
-    # `Pipeline` prepares, and its statements would be gone when psycopg tidies up its own.
+    # `Pipeline` prepares statements, and would lose them when psycopg cleans up its own.
     raw.prepare_threshold = None
     adapt(raw.adapters)
     settle_in(
@@ -362,12 +365,12 @@ def configure(raw: RawConnection, address: Address) -> None:
         timeouts(address)
         | {
             "search_path": address.schema,
-            # Of a table that was never analyzed, or when it was empty, a bitmap scan and a sort are
-            # taken to be cheap, and so is it to read all of it for each job that is looked up.
+            # For a table that was never analyzed, or only while empty, the planner considers a
+            # bitmap scan and a sort cheap, and also reading the whole table for each job looked up.
             "enable_bitmapscan": "off",
             "enable_seqscan": "off",
             "jit": "off",
-            # To plan a settlement anew each time took the server longer than to carry it out.
+            # Planning a settlement each time took the server longer than carrying it out.
             "plan_cache_mode": "force_generic_plan",
         },
     )
@@ -376,7 +379,7 @@ def configure(raw: RawConnection, address: Address) -> None:
 
 
 def timeouts(address: Address) -> dict[str, str]:
-    """How long a statement, and a transaction that does nothing, may last."""
+    """How long a statement and an idle transaction may last."""
     seconds = {
         "statement_timeout": address.statement_timeout_seconds,
         "lock_timeout": address.lock_timeout_seconds,
@@ -386,14 +389,14 @@ def timeouts(address: Address) -> dict[str, str]:
 
 
 def patience_seconds(address: Address) -> float:
-    """How long the answer to a statement is waited for: the server says by then that it failed."""
+    """How long to wait for the answer to a statement: by then the server reports that it failed."""
     return address.statement_timeout_seconds + address.lock_timeout_seconds + SILENCE_SECONDS
 
 
 def settle_in(raw: RawConnection, settings: dict[str, str]) -> None:
-    """Make settings for good, if this connection is not shared; or else remember them."""
+    """Make settings permanent if this connection is not shared; otherwise remember them."""
     process = raw.info.backend_pid
-    # In one statement, so that nothing is set on a connection that others will be lent.
+    # In one statement, so that nothing is set on a connection that will be lent to others.
     statement, values = _set(settings, f"pg_backend_pid() <> {process}")
     cursor = RawCursor(raw, row_factory=tuple_row)
     adapt(cursor.adapters)
@@ -410,7 +413,7 @@ def _set(settings: dict[str, str], is_local: str) -> tuple[str, list[str]]:
 
 
 def adapt(adapters: AdaptersMap) -> None:
-    # The one that is registered last is preferred.
+    # The dumper registered last is preferred.
     adapters.register_dumper(int, _BigInt)
     adapters.register_dumper(str, _Text)
     adapters.register_dumper(bytes, BytesBinaryDumper)

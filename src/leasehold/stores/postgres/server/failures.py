@@ -1,6 +1,6 @@
-"""Refusals of the server or of the way to it, as errors of our own.
+"""Errors of the server or of the connection, as Leasehold's own errors.
 
-Serialization failures and deadlocks never get here: `writing.database` tries those writes again.
+Serialization failures and deadlocks never get here: `writing.database` retries those writes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NO_SUCH_VALUE: Final = (
     errors.UntranslatableCharacter,
     errors.NumericValueOutOfRange,
 )
-"""A value that no row can have, as the caller gave it: a NUL in a name that is looked for."""
+"""A value from the caller that no row can have: a NUL in a name to look up."""
 
 LASTING: Final = (
     "authentication failed",
@@ -54,7 +54,7 @@ OF_THE_CONNECTION: Final = (psycopg.OperationalError, errors.IdleInTransactionSe
 
 def is_lost(error: psycopg.Error) -> bool:
     """Whether the connection is gone, and with it every uncommitted write."""
-    # The server says why it ends a connection, or it ends without a word.
+    # The server says why it ends a connection, or the connection ends without a message.
     return error.sqlstate is None or isinstance(
         error,
         (
@@ -67,7 +67,7 @@ def is_lost(error: psycopg.Error) -> bool:
 
 
 def translate(error: Exception, address: Address) -> Exception:
-    """The error that a caller of the store is told; one of our own is passed on unchanged."""
+    """The error for a caller of the store; Leasehold's own errors are returned unchanged."""
     where = address.shown
     if isinstance(error, UnicodeEncodeError):
         return InvalidJobError(f"text that is not UTF-8 cannot be stored: {error.reason}")
@@ -115,7 +115,7 @@ def _why_unavailable(error: psycopg.Error, told: str, where: str) -> str:
 
 @contextmanager
 def translated(address: Address) -> Iterator[None]:
-    """Let errors of the server leave as our own."""
+    """Translate errors of the server into Leasehold's own."""
     try:
         yield
     except TRY_AGAIN:

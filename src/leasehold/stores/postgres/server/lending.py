@@ -1,17 +1,17 @@
-"""The connections of one process for its transactions: lent to one at a time, opened when first
-needed, and opened anew when the server was gone.
+"""The connections of one process for its transactions: lent to one user at a time, opened when
+first needed, and reopened after the server was gone.
 
-While it is gone, a call tries to connect again and again, for as long as the address lets it wait.
-A pool would do so more and more rarely, so it is dropped as soon as the server is found to be gone.
+While the server is gone, a call keeps trying to connect, for as long as the address lets it wait. A
+pool would try less and less often, so it is dropped as soon as the server is found to be gone.
 
-All that is done with a lent connection is done inside the shield (`leasehold.interrupts`), so no
-Ctrl-C comes between its loan and its return, or leaves a transaction open on it. Waits look up for
-signals: for the server (`silence`) and, here, for a connection.
+A lent connection is used only inside the shield (`leasehold.interrupts`), so Ctrl-C never comes
+between its loan and its return, or leaves a transaction open on it. Waits check for signals: those
+for the server (`silence`) and, here, those for a connection.
 
-A pool lends the connection that was idle for longest. Each has a process of the server behind it,
-which must read the catalogs and plan each statement for itself: a worker whose few exchanges go
-round four of them pays for that four times. So the connection that was given back last is kept
-beside the pool, and lent first, unless somebody waits for one.
+A pool lends the connection that was idle for longest. Each has its own server process, which must
+read the catalogs and plan each statement itself: a worker whose few exchanges rotate through four
+of them pays for that four times. So the connection returned last is kept beside the pool and lent
+first, unless another caller is waiting for one.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from leasehold.stores.postgres.server.reach import Reach
 from leasehold.stores.postgres.server.silence import SilentError
 
 LOANS_MAX: Final = 1000
-"""So often in a row the same connection is lent; then the pool may see whether it is too old."""
+"""How often in a row the same connection is lent; then the pool may check whether it is too old."""
 LOOK_SECONDS: Final = 0.25
-"""How often somebody who waits for a connection looks whether it was interrupted."""
+"""How often a caller that waits for a connection checks for interrupts."""
 
 
 class Lending:
-    """A pool, and another one in its place where it is of no use any more."""
+    """A pool, replaced by another one when it is no longer of use."""
 
     def __init__(self, address: Address, check_open: Callable[[], None], clock: Clock) -> None:
         self._address = address
@@ -59,19 +59,19 @@ class Lending:
         self._mutex = threading.Lock()
         self._pool: Pool | None = None
         self._kept: tuple[Pool, RawConnection] | None = None
-        """The connection that was given back last, and where it belongs."""
+        """The connection returned last, and its pool."""
         self._loans = 0
-        """How often it was lent since it came from the pool."""
+        """How often it has been lent since it came from the pool."""
         self._asking = 0
-        """How many ask the pool for a connection: none is kept from them."""
+        """How many callers are asking the pool for a connection; then none is kept."""
         self._out = 0
         """How many connections are lent."""
         self._was_reached = False
-        """Whether there was ever a pool: an address that never led anywhere is not tried again."""
+        """Whether there ever was a pool: an address that never worked is not tried again."""
 
     @contextmanager
     def connection(self) -> Iterator[SqlConnection]:
-        """One of them, for the time of this block."""
+        """A connection for this block."""
         with SHIELD:
             pool, raw = self._take()
             with self._mutex:
@@ -80,7 +80,7 @@ class Lending:
             try:
                 yield SqlConnection(raw)
             except SilentError:
-                self._drop(pool)  # The others in it lead the same way.
+                self._drop(pool)  # The pool's other connections lead to the same server.
                 raise
             finally:
                 self._give_back(pool, raw)
@@ -122,7 +122,7 @@ class Lending:
                 and pool is self._pool
                 and raw.pgconn.transaction_status == TransactionStatus.IDLE
                 and self._loans < LOANS_MAX
-                # Somebody who has left may stand there still (`_Place`).
+                # A caller that has left may still be in the pool's queue (`_Place`).
                 and not pool.get_stats().get("requests_waiting")
             ):
                 self._kept = (pool, raw)
@@ -133,7 +133,7 @@ class Lending:
     def _take_within_patience(self) -> tuple[Pool, RawConnection]:
         seconds = min(self._address.away_seconds, self._address.pool_timeout_seconds)
         began = self._clock.monotonic()
-        # Counted as well, for a clock that stands still.
+        # Counted too, in case the clock stands still.
         for _ in range(int(seconds / LOOK_SECONDS)):
             try:
                 return self._take_from_pool()
@@ -149,7 +149,7 @@ class Lending:
         try:
             return pool, self._live_one(pool)
         except PoolClosed:
-            pass  # The store is closed, or somebody has just put another pool in its place.
+            pass  # The store is closed, or another thread has just replaced the pool.
         except PoolTimeout:
             # Are all connections in use, or is the server gone? Then this raises.
             self._look_at_server(pool, math.inf)
@@ -161,23 +161,21 @@ class Lending:
     def _live_one(self, pool: Pool) -> RawConnection:
         """A connection of the pool that is not known to be dead.
 
-        The pool would look itself, but rests longer and longer after each dead one that it finds:
-        half a minute if the server has ended all that were idle.
+        The pool would check itself, but pauses longer after each dead one that it finds: half a
+        minute if the server has ended all idle ones.
         """
         for _ in range(self._address.pool_size):
             raw = self._wait_for(pool)
             try:
                 check(raw)
             except psycopg.Error:
-                pool.putconn(raw)  # It opens another one in its place.
+                pool.putconn(raw)  # The pool opens another one instead.
             else:
                 return raw
         return self._wait_for(pool)
 
     def _wait_for(self, pool: Pool) -> RawConnection:
-        """A connection of the pool. Whoever waits for one can be interrupted, and is told of a
-        server that is gone.
-        """
+        """A connection of the pool. The wait is interruptible, and fails if the server is gone."""
         seconds = self._address.pool_timeout_seconds
         if seconds <= LOOK_SECONDS:
             return pool.getconn(seconds)
@@ -187,18 +185,19 @@ class Lending:
         return _Place(pool, seconds - LOOK_SECONDS).wait(partial(self._look_at_server, pool))
 
     def _look_at_server(self, pool: Pool, waited: float) -> bool:
-        """Said while a connection is waited for: whether the server was asked if it is there."""
+        """Called while waiting for a connection; returns whether the server was probed."""
         if waited < self._pulse.after_seconds:
             return False
         try:
             self._pulse.check()
         except psycopg.OperationalError as error:
             if is_refusal(error) and self._out:
-                return True  # One of those that are lent will be free.
+                return True  # One of the lent connections will become free.
             self._drop(pool)
             raise
         if pool.pop_stats().get("connections_errors"):
-            # It was gone, and the pool tries again more and more rarely: a new one does at once.
+            # The server was gone, and the pool retries less and less often: a new one connects at
+            # once.
             self._drop(pool)
         return True
 
@@ -207,24 +206,24 @@ class Lending:
             self._check_open()
             if self._pool is None:
                 if self._was_reached:
-                    # Many may stand here, one after the other: all are told what the first was.
+                    # Many callers may get here in turn: all get the first one's answer.
                     self._pulse.check()
                 self._pool = open_pool(self._address)
                 self._was_reached = True
             return self._pool
 
     def _drop(self, pool: Pool) -> None:
-        """Let the next borrower open another pool."""
+        """Drop the pool, so that the next borrower opens another one."""
         with self._mutex:
             if self._pool is pool:
                 self._pool = None
-        # Its own threads may be about to connect, and whoever is here cannot wait for that.
+        # The pool's own threads may be connecting, and the caller cannot wait for that.
         threading.Thread(
             target=self._close, args=(pool,), name="leasehold-pool-end", daemon=True
         ).start()
 
     def _close(self, pool: Pool) -> None:
-        """Close a pool that is in nobody's way any more, with the connection of it that is kept."""
+        """Close a pool that is no longer used, together with its kept connection."""
         with self._mutex:
             kept = self._kept
             if kept is not None and kept[0] is pool:
@@ -235,10 +234,10 @@ class Lending:
 
 
 class _Place:
-    """A place in the queue for a connection of a pool, which an interrupt may leave.
+    """A place in a pool's queue for a connection, which can be left on an interrupt.
 
-    A thread keeps it. The pool serves callers in turn: whoever asked anew after each look for
-    signals would be the last of them each time, and never be served on a busy pool.
+    A thread holds the place. The pool serves callers in turn: a caller that asked again after each
+    check for signals would be last each time, and never be served by a busy pool.
     """
 
     def __init__(self, pool: Pool, seconds: float) -> None:
@@ -264,10 +263,10 @@ class _Place:
         self._is_answered.set()
 
     def wait(self, look: Callable[[float], bool]) -> RawConnection:
-        """The connection; raises what a handler of a signal does, and leaves the place then.
+        """The connection; if a signal handler raises, leaves the place and raises that error.
 
-        `look` is told the seconds that were waited, again and again; they are counted anew once it
-        has looked. An error of it ends the wait, too.
+        `look` is called repeatedly with the seconds waited so far, which restart at 0 once it has
+        looked. An error that it raises also ends the wait.
         """
         waited = LOOK_SECONDS
         try:

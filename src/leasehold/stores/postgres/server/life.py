@@ -1,4 +1,4 @@
-"""Proof of death: whose session lock is free, and stays so."""
+"""Proof of death: a worker's session lock that is free and stays free."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from leasehold.env import Clock
 from leasehold.stores.postgres.server.connection import SqlConnection
 
 DEAD_SECONDS: Final = 2.0
-"""A lock that is free for so long is not taken again by a worker that was only cut off."""
+"""How long a lock must be free: by then a worker that was only cut off has taken it again."""
 
 SERVER_UP_SECONDS: Final = 15.0
-"""A server that was started a moment ago has not heard of anybody yet."""
+"""After a restart of the server, workers first need time to reconnect."""
 
 FREE: Final = """
     SELECT id, life FROM worker
@@ -39,7 +39,7 @@ class Deaths:
         self._free_since: dict[Life, float] = {}
 
     def find(self, db: SqlConnection) -> set[Life]:
-        """Lives whose lock was free when this was asked DEAD_SECONDS ago or more, and is."""
+        """Lives whose lock is free now and was free in a look at least DEAD_SECONDS ago."""
         now = self._clock.monotonic()
         free = self.free(db)
         with self._mutex:
@@ -48,7 +48,7 @@ class Deaths:
             return {life for life, since in self._free_since.items() if now - since >= DEAD_SECONDS}
 
     def workers(self, db: SqlConnection) -> set[str]:
-        """The names of the dead."""
+        """The names of the dead workers."""
         return {life.worker for life in self.find(db)}
 
     def free(self, db: SqlConnection) -> set[Life]:
@@ -70,7 +70,7 @@ class SessionLife:
         return None if self._is_over else self._fileno()
 
     def close(self) -> None:
-        """Leave the registry in order."""
+        """Leave the registry in an orderly way."""
         if not self._is_over:
             self._leave()
             self._is_over = True

@@ -1,13 +1,13 @@
-"""Statements of one transaction, sent together when the result of one of them is asked for.
+"""Statements of one transaction, sent together when the result of one of them is needed.
 
-psycopg's own pipeline sends each statement by itself, and looks each time whether anything came
+psycopg's own pipeline sends each statement separately, and checks each time whether anything came
 back: two system calls here and a wake-up of the server for each. That was most of the cost of a
-write of one job. Here statements gather in libpq's buffer and leave in one piece, with a request to
-answer all of them; values and rows are still converted by psycopg, and it still does the waiting.
+write of one job. Here statements gather in libpq's buffer and are sent in one piece, with a request
+to answer all of them; psycopg still converts values and rows, and does the waiting.
 
-Nobody waits for more than the answer that is asked for: of statements about many rows, the server
-carries out the next one while the rows of the one before are being looked at. A statement that
-takes it long can be sent off by itself (`push`), and then goes on beside the work here.
+A caller waits only for the answer that it needs: with statements about many rows, the server
+carries out the next one while the rows of the previous one are processed. A slow statement can be
+sent early (`push`), and then runs in parallel with the work here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ StatementKey = tuple[bytes, tuple[int, ...]]
 """A statement, and the types of its values."""
 
 PREPARED_MAX: Final = 200
-"""How many statements a connection keeps prepared; of more, those not used for longest go."""
+"""How many statements a connection keeps prepared; beyond that, the least recently used are
+dropped.
+"""
 
 
 class Prepared:
@@ -42,11 +44,11 @@ class Prepared:
 
     def __init__(self) -> None:
         self._names: OrderedDict[StatementKey, bytes] = OrderedDict()
-        """Empty where a statement was used once, and is not prepared."""
+        """The name is empty for a statement used once and not prepared."""
         self._made = 0
 
     def name_of(self, key: StatementKey) -> tuple[bytes, bool]:
-        """Its name, or nothing if it is to be sent as it is; and whether it has to be prepared."""
+        """Its name, or an empty one if it is sent unprepared; and whether it has to be prepared."""
         name = self._names.get(key)
         if name is None:
             self._names[key] = b""
@@ -59,11 +61,11 @@ class Prepared:
         return name, True
 
     def failed(self, key: StatementKey) -> None:
-        """The server has not prepared it after all."""
+        """Forget a statement that the server failed to prepare."""
         self._names.pop(key, None)
 
     def surplus(self) -> Iterator[bytes]:
-        """The names of the statements that are to go."""
+        """The names of the statements to drop."""
         while len(self._names) > PREPARED_MAX:
             name = self._names.popitem(last=False)[1]
             if name:
@@ -71,7 +73,7 @@ class Prepared:
 
 
 class Reply:
-    """The result of a statement, once it is asked for."""
+    """The result of a statement, fetched when needed."""
 
     __slots__ = ("_pipeline", "_rows", "prepares", "result")
 
@@ -83,7 +85,7 @@ class Reply:
         self._pipeline = pipeline
         self._rows: Iterator[Row] | None = None
         self.prepares = prepares
-        """What this makes, if it only prepares a statement."""
+        """The statement that this prepares, if it does only that."""
         self.result: PGresult | None = None
 
     @property
@@ -119,9 +121,9 @@ class Pipeline:
         self._loader = Transformer(raw)
         self._prepared = Prepared() if may_prepare else None
         self._sent: deque[Reply | None] = deque()
-        """The unanswered statements, in their order; None where a part ends."""
+        """The unanswered statements in order, with None at the end of each part."""
         self._is_asked_to_answer = True
-        """Whether the server was asked to answer all of them; else it may wait for more."""
+        """Whether the server was asked to answer all of them; otherwise it may wait for more."""
 
     def begin(self) -> None:
         self._sent.clear()
@@ -143,14 +145,14 @@ class Pipeline:
             raise error
 
     def give_up(self) -> None:
-        """The same, after an error that says more than the errors that follow from it."""
+        """The same, after an error that is more informative than its consequences."""
         if self._pgconn.status == ConnStatus.BAD:
             return
         with suppress(psycopg.Error):
             self.end()
 
     def sync(self) -> None:
-        """Wait for everything that was sent so far."""
+        """Wait for everything sent so far."""
         self._close_part()
         self._wait(self._communicate())
 
@@ -183,7 +185,7 @@ class Pipeline:
         return reply
 
     def push(self) -> None:
-        """Let the server begin with what was sent so far."""
+        """Make the server begin with everything sent so far."""
         self._pgconn.flush()
 
     def rows(self, result: PGresult) -> list[Row]:
@@ -201,20 +203,20 @@ class Pipeline:
         self._wait(self._communicate(wanted))
 
     def _close_part(self) -> None:
-        """What follows an error is not done, up to here."""
+        """End a part: after an error, the server skips the statements up to here."""
         self._pgconn.pipeline_sync()
         self._sent.append(None)
         self._is_asked_to_answer = True
 
     def _communicate(self, wanted: Reply | None = None) -> Waiting:
-        """Take in all answers, or those that are there when the wanted one is."""
+        """Receive all answers, or those that have arrived when the wanted one has."""
         pgconn, sent = self._pgconn, self._sent
         while pgconn.flush():
-            # Both, or the server could wait for us to read its answers.
+            # Both, since the server could be waiting for its answers to be read.
             yield Wait.RW
             pgconn.consume_input()
         is_between = False
-        """Whether the last statement is answered, and nothing came of the next one."""
+        """Whether the last statement is answered, and nothing of the next answer has arrived."""
         while sent:
             while pgconn.is_busy():
                 if wanted is not None and wanted.result is not None:
@@ -224,7 +226,8 @@ class Pipeline:
             result = pgconn.get_result()
             if result is None:
                 if is_between or pgconn.status == ConnStatus.BAD:
-                    # It has ended, or an interrupt made us wait for an answer that came already.
+                    # The connection has ended, or after an interrupt this waited for an answer that
+                    # had already come.
                     pgconn.finish()
                     raise psycopg.OperationalError("the connection is lost")
                 is_between = True

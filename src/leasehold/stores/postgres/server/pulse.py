@@ -1,7 +1,7 @@
-"""Whether the server is there: asked by one for all who have waited for it for some time.
+"""Whether the server is reachable: probed once for all callers that have waited for some time.
 
-A statement may take long, and so may it until a connection is free: neither says that the server is
-away. A new connection tells, long before the other limits have passed.
+A statement may take long, and so may waiting for a free connection: neither proves that the server
+is away. A new connection does, long before the other limits have passed.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from leasehold.stores.postgres.server.connection import RawConnection, open_conn
 from leasehold.stores.postgres.server.reach import Reach
 
 RECENT_SECONDS: Final = 0.5
-"""For so long a finding is good for whoever asks next: many wait at the same time."""
+"""How long a result is reused for other callers, since many wait at the same time."""
 
 
 def is_refusal(error: psycopg.OperationalError) -> bool:
-    """Whether the server has answered, and does not let us in: it may have too many connections."""
+    """Whether the server has answered with a refusal, such as one for too many connections."""
     return "FATAL: " in str(error)
 
 
 def connect(address: Address, name: str, reach: Reach) -> RawConnection:
-    """A connection of our own, and a line in the log if the server is away, or back."""
+    """Open a connection, and log a line if the server is away or back."""
     try:
         raw = open_connection(address, application_name=name)
     except psycopg.OperationalError as error:
@@ -38,20 +38,20 @@ def connect(address: Address, name: str, reach: Reach) -> RawConnection:
 
 
 class Pulse:
-    """Asks the server, by a connection of its own."""
+    """Probes the server with a separate connection."""
 
     def __init__(self, address: Address, clock: Clock, reach: Reach) -> None:
         self._address = address
         self._reach = reach
         self._clock = clock
         self.after_seconds = address.away_seconds / 2
-        """How long a caller waits before it asks for the first time, and between two questions."""
+        """How long a caller waits before its first probe, and between probes."""
         self._mutex = threading.Lock()
         self._asked_at = float("-inf")
         self._trouble: str | None = None
 
     def check(self) -> None:
-        """Raise what psycopg does if the server is away, or refuses to be used."""
+        """Raise psycopg's error if the server is away or refuses connections."""
         with self._mutex:
             if self._clock.monotonic() >= self._asked_at + RECENT_SECONDS:
                 self._trouble = self._ask()
@@ -60,7 +60,7 @@ class Pulse:
                 raise psycopg.OperationalError(self._trouble)
 
     def is_gone(self) -> bool:
-        """Whether there is no answer at all: a refusal is one, too."""
+        """Whether there is no answer at all; a refusal is an answer."""
         try:
             self.check()
         except psycopg.OperationalError as error:

@@ -1,6 +1,7 @@
 """Whether the server can be reached: logged once when it is lost, and once when it is back.
 
-Pools log every try to connect, each with lines of the driver. Of ours only the rest is heard.
+Pools log every attempt to connect, with lines of the driver; for Leasehold's own pools those lines
+are suppressed.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from leasehold.stores.postgres.server.silence import ListeningConnection
 logger = logging.getLogger("leasehold.store")
 
 POOL_PREFIX: Final = "leasehold "
-"""How the names of our pools begin."""
+"""The prefix of the names of Leasehold's pools."""
 
 
 def _is_others(record: logging.LogRecord) -> bool:
-    """Whether a line of psycopg's pools may be logged: no trouble of one of ours."""
+    """Whether a line of psycopg's pools may be logged: it is about none of Leasehold's."""
     about = record.args if isinstance(record.args, tuple) else ()
     return record.levelno < logging.WARNING or not any(
         isinstance(each, ListeningConnection)
@@ -35,7 +36,7 @@ logging.getLogger("psycopg.pool").addFilter(_is_others)
 
 
 class Reach:
-    """What was last known of it in this process."""
+    """The last known state in this process."""
 
     def __init__(self, address: Address) -> None:
         self._address = address

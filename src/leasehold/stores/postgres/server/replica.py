@@ -1,6 +1,6 @@
-"""A replica of the server, for reads: its state may be some moments old.
+"""A replica of the server, for reads; its state may be slightly out of date.
 
-While it cannot be reached, the primary answers in its place.
+While it cannot be reached, the primary answers instead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger("leasehold.store")
 PATIENCE_SECONDS: Final = 2.0
 """How long a call waits for a connection to the replica before it goes to the primary."""
 AGAIN_SECONDS: Final = 30.0
-"""So long a replica that could not be reached is left alone."""
+"""How long an unreachable replica is left alone."""
 STORE_ID: Final = b"SELECT store_id FROM store_state"
 
 
@@ -60,8 +60,8 @@ class Replica:
 
     @contextmanager
     def connection(self) -> Iterator[SqlConnection | None]:
-        """One of them; None while the replica cannot be reached."""
-        with SHIELD:  # As in `lending`: no Ctrl-C comes between its loan and its return.
+        """A connection; None while the replica cannot be reached."""
+        with SHIELD:  # As in `lending`, Ctrl-C never comes between its loan and its return.
             loan = self._lend()
             if loan is None:
                 yield None
@@ -91,7 +91,7 @@ class Replica:
             return None
         with self._mutex:
             if self._pool is None:
-                # By itself first: a pool would go on trying for long where no server listens.
+                # A single connection first: a pool would keep trying for long if no server listens.
                 with open_connection(self.address, application_name="leasehold replica") as raw:
                     self._check(raw)
                 self._pool = open_pool(self.address)
@@ -126,7 +126,7 @@ at_fork(after_in_child=_begin_anew)
 
 
 def _answering(pool: Pool) -> RawConnection:
-    """A connection on which the server answers: one that has gone silent would hold up callers."""
+    """A connection on which the server answers; one that has gone silent would delay callers."""
     raw = pool.getconn()
     try:
         raw.patience_seconds = PATIENCE_SECONDS
@@ -138,7 +138,7 @@ def _answering(pool: Pool) -> RawConnection:
 
 
 def _impatient(address: Address) -> Address:
-    """The same server, which is not waited for when there is another one to ask."""
+    """The same server with short timeouts, since there is another one to ask."""
     conninfo = address.conninfo
     if "connect_timeout" not in conninfo_to_dict(conninfo):
         joint = "&" if "?" in conninfo else "?"

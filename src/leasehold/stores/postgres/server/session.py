@@ -1,22 +1,23 @@
-"""A process's messages beside its transactions: news, and that its workers live.
+"""A process's connections beside its transactions: for news, and for proof that its workers live.
 
-*News* go by NOTIFY. It takes a lock of the whole server until its transaction is durable, so it is
-never part of a transaction that has to be: it is sent right behind the COMMIT, in the same piece,
-and costs neither a round trip nor a sync of its own. A process that has had news a moment ago lets
-a thread send the next ones, as one for all commits meanwhile. They are only a hint, and a slow poll
-finds the news that a lost one did not tell.
+*News* is sent by NOTIFY. That takes a server-wide lock until its transaction is durable, so it is
+never part of a transaction that has to be durable: it is sent right behind the COMMIT, in the same
+piece, and costs neither a round trip nor a sync of its own. A process that has just sent news lets
+a thread send the next, one message for all commits meanwhile. News is only a hint, and a slow poll
+makes up for a lost one.
 
 *Lives*: each worker holds an advisory lock on a connection that lasts as long as its process. The
 server frees it when that connection ends. That alone proves nothing, since a connection may be cut
-while the worker lives: it is taken again within a second, and only a lock that stays free for
-DEAD_SECONDS, on a server that was up all the while, proves a death. A host that is cut off cannot
-take it again, so the server is told to keep its silent connection for CUT_OFF_SECONDS.
+while the worker lives: the lock is then taken again within a second. Only a lock that stays free
+for DEAD_SECONDS, on a server that was up all the time, proves a death. A host that is cut off
+cannot take it again, so the server is told to keep its silent connection for CUT_OFF_SECONDS.
 
-Behind a pooler (`connection`) there is no connection that lasts: listeners are told to look now and
-then, and no life is proved; leases run out instead.
+Behind a pooler (`connection`) no connection lasts: listeners are told to look now and then, and no
+death can be proved; leases expire instead.
 
-An accelerator, if there is one, carries the news while it can; those of others are heard by NOTIFY
-all the same, from processes that cannot reach it and from applications' own transactions.
+An accelerator, if there is one, carries the news while it can. The process still listens for
+NOTIFY, which other processes that cannot reach the accelerator use, and applications' own
+transactions.
 """
 
 from __future__ import annotations
@@ -51,25 +52,27 @@ READY: Final = "r"
 ENDED: Final = "e"
 CANCEL: Final = "c"
 LOOK_SECONDS: Final = 0.5
-"""How often a process looks whether it still holds the locks of its workers."""
+"""How often a process checks that it still holds the locks of its workers."""
 RECONNECT_SECONDS: Final = 1.0
 FAILURES_TOLD: Final = 3
-"""So many in a row are told of: a connection that is cut is opened anew, as a rule."""
+"""How many failures in a row are worth a log line: a cut connection is usually just reopened."""
 POLL_SECONDS: Final = 0.5
-"""How often listeners are told to look where there are no news: behind a pooler."""
+"""How often listeners are told to look when there is no news, behind a pooler."""
 NEWS_GAP_SECONDS: Final = 0.002
-"""So long a process that has sent news gathers others, before it sends them as one. Each costs some
-0.2 ms of processor time, here and at the server; and a worker that serves a stream of jobs lets
-some milliseconds pass between two exchanges anyway (`worker.pace`)."""
+"""How long a process that has sent news gathers more before sending it as one message. Each message
+costs some 0.2 ms of processor time, here and at the server; and a worker that serves a stream of
+jobs lets a few milliseconds pass between two exchanges anyway (`worker.pace`).
+"""
 CLOSE_WAIT_SECONDS: Final = 5.0
 CUT_OFF_SECONDS: Final = 2 * 60 * 60
-"""For so long the server bears a connection on which it hears nothing, whatever its own settings:
-a host that was cut off has not died, and its leases end in their own time. It is what Linux does by
-default, and not longer, since the connection of a host that lost its power lasts as long."""
+"""How long the server keeps a silent connection, whatever its own settings: a host that was cut off
+has not died, and its leases end in their own time. This is the default of Linux. It is not longer,
+since the connection of a host that lost power lasts as long.
+"""
 
 NOTIFY: Final = "SELECT pg_notify('leasehold_' || $1, $2)"
 NEW_LIFE: Final = "SELECT nextval('life_number')"
-# Shared, since a connection that was cut off may hold it still, until the server notices.
+# Shared, since a connection that was cut off may still hold it until the server notices.
 HOLD: Final = "SELECT pg_try_advisory_lock_shared(hashtext('leasehold life ' || $1), $2::integer)"
 BEAR_SILENCE: Final = """
     SELECT set_config('tcp_keepalives_idle', $1, false),
@@ -88,7 +91,7 @@ def _news_of(hints: Hints) -> str:
 
 
 class _NewsLine:
-    """Whether news get through, on a server that can be reached; only a change is logged."""
+    """Whether news gets through, on a reachable server; only a change is logged."""
 
     def __init__(self, way: str, reach: Reach) -> None:
         self._way = way
@@ -123,11 +126,12 @@ class ServerSession:
         self._reach = reach
         self._accelerator = accelerator
         self._name = env.new_secret()
-        """Tells this process's news from those of others."""
+        """Distinguishes this process's news from that of others."""
         self._listeners: list[Listener] = []
         self._line = threading.Lock()
-        """Held while the connection is used. A commit never waits for it: the server may take its
-        time over a NOTIFY. Taken before `_mutex`, where both are."""
+        """Held while the connection is used. A commit never waits for it, since a NOTIFY may take
+        the server a while. If both are taken, it comes before `_mutex`.
+        """
         self._mutex = threading.Lock()
         self._something_to_do = threading.Condition(self._mutex)
         self._news: set[str] = set()
@@ -138,22 +142,22 @@ class ServerSession:
         self._speaker: threading.Thread | None = None
         self._ears: threading.Thread | None = None
         self._listening = threading.Event()
-        """Set when it was tried for the first time."""
+        """Set after the first attempt to listen."""
         self._hearing = _NewsLine("from", reach)
         self._speaking = _NewsLine("to", reach)
         self._closed = False
         self._is_over = threading.Event()
-        """Set with `_closed`, for who waits for nothing else."""
+        """Set with `_closed`, for threads that wait for nothing else."""
 
     def serve(self, store_id: str) -> None:
-        """The store is open, and this is its id."""
+        """Called when the store is open, with its id."""
         if self._accelerator is not None:
             self._accelerator.serve(store_id, self.hear, self.notify)
 
     # -- news --------------------------------------------------------------------------------
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call this listener from now on; the answer ends it."""
+        """Call this listener from now on; the returned function ends that."""
         with self._mutex:
             if self._closed:
                 raise StoreClosedError("the store is closed: there is nothing left to listen to")
@@ -164,7 +168,7 @@ class ServerSession:
                         target=self._hear, name="leasehold-ears", daemon=True
                     )
                     self._ears.start()
-        # Every later commit is heard, or told when the way is free again.
+        # Every later commit is heard, or reported once the connection works again.
         self._listening.wait(CONNECT_TIMEOUT_SECONDS)
         if self._accelerator is not None:
             self._accelerator.listen()
@@ -176,8 +180,8 @@ class ServerSession:
         return end
 
     def behind_commit(self, hints: Hints) -> Statement | None:
-        """The statement that tells other processes of a commit, if it is to be sent right behind
-        it. Once it is carried out, its news are not to be sent again.
+        """The statement that tells other processes of a commit, if it should be sent right behind
+        the COMMIT. Once it is carried out, its news must not be sent again.
         """
         news = _news_of(hints)
         if not news or self._accelerator is not None:
@@ -189,9 +193,7 @@ class ServerSession:
         return (NOTIFY, (self._address.schema, f"{self._name} {news}")) if is_alone else None
 
     def send(self, hints: Hints, *, are_told: bool = False) -> None:
-        """Tell listeners here the news of a commit, and let other processes be told, unless they
-        are already.
-        """
+        """Tell listeners here of a commit, and other processes too unless they already know."""
         news = _news_of(hints)
         self._tell(news, hints.ended, hints.cancel_requested)
         if are_told:
@@ -200,7 +202,7 @@ class ServerSession:
             self.notify(news)
 
     def notify(self, news: Collection[str]) -> None:
-        """Let other processes be told by NOTIFY."""
+        """Have other processes told by NOTIFY."""
         with self._mutex:
             if self._closed:
                 return
@@ -209,7 +211,9 @@ class ServerSession:
             self._speak()
 
     def hear(self, news: str | None) -> None:
-        """Tell listeners here what another process said, or that they may have missed something."""
+        """Pass another process's news to listeners here, or tell them that they may have missed
+        some.
+        """
         self._tell((READY, ENDED, CANCEL) if news is None else news)
 
     def _tell(
@@ -238,7 +242,7 @@ class ServerSession:
                     if raw.is_pooled:
                         break
                     raw.execute(f"LISTEN {channel}".encode())
-                    raw.patience_seconds = math.inf  # There may be no news for long.
+                    raw.patience_seconds = math.inf  # News may be a long time coming.
                     if self._listening.is_set():
                         self._tell((READY, ENDED, CANCEL))
                     self._listening.set()
@@ -266,7 +270,7 @@ class ServerSession:
     # -- lives -------------------------------------------------------------------------------
 
     def begin_life(self) -> int:
-        """Hold the lock of a worker's new life from now on; raises what psycopg does."""
+        """Hold the lock of a worker's new life from now on; raises psycopg's errors."""
         with self._line:
             db = self._open()
             if db.raw.is_pooled:
@@ -281,7 +285,7 @@ class ServerSession:
             return life
 
     def let_go(self, life: int) -> None:
-        """The worker of that life is no more."""
+        """Release the lock of a life that has ended."""
         with self._line, contextlib.suppress(psycopg.Error):
             with self._mutex:
                 self._lives.discard(life)
@@ -303,7 +307,7 @@ class ServerSession:
         self._something_to_do.notify_all()
 
     def _work(self) -> None:
-        """Send what there is to send, and see that the locks of our workers are held."""
+        """Send pending news, and make sure that the locks of this process's workers are held."""
         while True:
             with self._mutex:
                 self._something_to_do.wait_for(
@@ -337,7 +341,7 @@ class ServerSession:
             db.raw.proves_life = bool(lives)
             for life in lives:
                 db.execute(HOLD, (self._address.schema, life))
-        # Also with nothing to tell: an answer shows that the connection lasts.
+        # Even without news: an answer shows that the connection works.
         db.execute(NOTIFY, (self._address.schema, f"{self._name} {news}"))
 
     def _open(self) -> SqlConnection:
@@ -352,7 +356,7 @@ class ServerSession:
 
     def close(self) -> None:
         """Stop both threads and close their connections."""
-        # First, since the news that it cannot send any more are sent here.
+        # This comes first, since news that it can no longer send is sent here.
         if self._accelerator is not None:
             self._accelerator.close()
         with self._mutex:
@@ -362,7 +366,7 @@ class ServerSession:
             self._something_to_do.notify_all()
             threads = [each for each in (self._speaker, self._ears) if each is not None]
         if self._ears is not None:
-            # The last word wakes our own ears too, which then see that they are to stop.
+            # The last message also wakes this process's own listening thread, which then stops.
             with self._line, contextlib.suppress(psycopg.Error):
                 self._say("")
         for thread in threads:

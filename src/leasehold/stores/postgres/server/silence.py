@@ -1,19 +1,18 @@
-"""A server, or the way to it, that falls silent on an open connection: it is not waited for long.
+"""Bounding the wait for a server, or a network, that falls silent on an open connection.
 
-The server's own timeouts count for nothing where the server itself is stopped, and the network's
-for nothing where something on the way still takes what is sent. So whoever waits for an answer
-counts for how long there was none. psycopg looks up from its wait ten times a second, and a wait
-that ends before that costs next to nothing. Time in which this process was itself stopped is not
-counted.
+The server's own timeouts do not help if the server itself is stopped, and the network's do not help
+if something on the way still accepts data. So a caller that waits for an answer measures how long
+there was none. psycopg wakes from its wait ten times a second, and a wait that ends before that
+costs next to nothing. Time in which this process itself was stopped does not count.
 
-Meanwhile the server is asked whether it is there (`pulse`).
+Meanwhile the server is probed (`pulse`).
 
-An order to a connection that fell silent may still be carried out: it is lost, as one that was cut.
+A statement on a connection that fell silent may still be carried out; its outcome is unknown, as
+after a cut.
 
-Ctrl-C ends a wait likewise. Connections are used inside the shield (`lending`), so nothing else is
-cut in two by it; and whoever waits looks up for signals, too. If a handler raises, the server is
-asked to stop, and the connection is given up: what it would answer next is the answer to something
-that nobody waits for.
+Ctrl-C ends a wait likewise. Connections are used inside the shield (`lending`), so it interrupts
+nothing else, and a waiting caller checks for signals too. If a handler raises, the server is asked
+to cancel, and the connection is abandoned: its next answer would be one that nobody waits for.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ T = TypeVar("T")
 CONNECT_TIMEOUT_SECONDS: Final = 10
 LOOK_UP_SECONDS: Final = 0.1
 CANCEL_SECONDS: Final = 1.0
-"""How long it may take to ask the server to stop: it may be the one that does not answer."""
+"""How long the request to cancel may take, since the server may be the one that does not answer."""
 
 
 class SilentError(psycopg.OperationalError):
-    """No answer came for as long as one was waited for."""
+    """No answer came within the time allowed."""
 
 
 class AskedServer(Protocol):
-    """What knows whether a server is gone (`pulse.Pulse`)."""
+    """Reports whether a server is gone (`pulse.Pulse`)."""
 
     after_seconds: float
 
@@ -49,12 +48,12 @@ class AskedServer(Protocol):
 
 
 class ListeningConnection(OwnConnection):
-    """psycopg's own, which is closed when its server falls silent."""
+    """A psycopg connection that is closed when its server falls silent."""
 
     patience_seconds: float = CONNECT_TIMEOUT_SECONDS
-    """For so long no answer is waited for; it is as for connecting until it is set."""
+    """How long to wait without an answer; until it is set, the limit for connecting applies."""
     pulse: AskedServer | None = None
-    """Tells of a server that is gone before that."""
+    """Detects a server that is gone before that."""
 
     def wait(
         self,
@@ -75,12 +74,12 @@ class ListeningConnection(OwnConnection):
         except BaseException:
             with contextlib.suppress(psycopg.Error):
                 self.cancel_safe(timeout=CANCEL_SECONDS)
-            # Closed before psycopg hears of it: it would wait for the server once more.
+            # Closed before psycopg learns of it, since psycopg would wait for the server again.
             self.pgconn.finish()
             raise
 
     def _heard(self, gen: Generator[Any, Any, T], interval: float) -> Generator[Any, Any, T]:
-        """The same steps, until there was nothing to be read or written for too long."""
+        """The same steps, until nothing could be read or written for too long."""
         silent = since_asked = 0.0
         try:
             wanted = next(gen)

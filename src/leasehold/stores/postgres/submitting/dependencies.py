@@ -1,7 +1,7 @@
-"""Jobs that depend on others, in the words of this database.
+"""Jobs that depend on others: the statements for PostgreSQL.
 
-See `tables.linking` (jobs that begin to wait), `tables.dependents` (who is told of an end, and
-whether a job is still needed) and `tables.inheritance` (priorities that are inherited).
+See `tables.linking` (jobs that begin to wait), `tables.dependents` (which jobs an end affects, and
+whether a job is still needed) and `tables.inheritance` (inherited priorities).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WAITING_ABOVE: Final = """
     WHERE blocker.seq = ANY($1)
         AND coalesce(above.base, job.priority) > coalesce(raised.base, needed.priority)
 """
-# An ended job waits for nothing, and has no place any more.
+# An ended job waits for nothing and no longer has a place.
 NEEDS_FROM: Final = """
     SELECT needs, coalesce(raised.base, job.priority)
     FROM blocker JOIN job ON job.seq = needs LEFT JOIN raised ON raised.seq = needs

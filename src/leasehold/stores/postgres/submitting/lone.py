@@ -1,12 +1,12 @@
-"""A lone submit in one piece: the server hears all of it at once, and is waited for once.
+"""A lone submit in one piece: the server gets all of it at once, with a single wait.
 
-Other writes look at the state of the store, and then say what is to be written. A plain job needs
-that look only to find that nothing has changed. So its statement compares the state with what this
-process remembers, and stores the job if they are the same; else nothing is written, and the job is
-submitted like any other.
+Other writes read the state of the store before they write. A plain job needs that read only to find
+that nothing has changed. So its statement compares the state with what this process remembers, and
+stores the job if they are the same; otherwise nothing is written, and the job is submitted like any
+other.
 
 Guard: the store, its rules, its settings and its server are those that this process remembers; the
-minute is not over; the mark is what the client believes it to be.
+minute is not over; the mark has the value that the client expects.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ JOB_COLUMNS: Final = (
 _FIRST: Final = 8
 """The number of the first value of the job in the statement."""
 _COUNTED_FROM_0: Final = {0: "counted.seq + ", 5: "counted.now + ", 11: "counted.now + "}
-"""Its number, when it was created, and by when it has to begin, by their places in the row."""
+"""The indexes in the row of its number, its creation time and its latest start."""
 
 
 class LoneJob(NamedTuple):
@@ -53,12 +53,12 @@ class LoneJob(NamedTuple):
     hints: Hints = READY
 
     def values(self, mark: Mark) -> tuple[Any, ...]:
-        """Those of the statement, which leaves this mark."""
+        """The values of the statement, which leaves this mark."""
         return (*self.state, mark.id, mark.writes, *self.job)
 
 
 def lone_job(database: Database, drafts: Sequence[Draft]) -> LoneJob | None:
-    """The submit of these drafts, if they are one plain job and nothing is to be judged."""
+    """The submit of these drafts, if they are one plain job that no rule concerns."""
     known = database.remembered.known
     if len(drafts) != 1 or known is None or known.rules:
         return None
@@ -87,7 +87,7 @@ def lone_job(database: Database, drafts: Sequence[Draft]) -> LoneJob | None:
 def _statement(counters: tuple[str, ...]) -> str:
     """The statement that stores a job and adds one to these counters of its lane.
 
-    It gives whether the state is as it is remembered, and whether the job is stored.
+    It returns whether the state is as remembered, and whether the job was stored.
     """
     columns = ", ".join(
         f"{_COUNTED_FROM_0.get(place, '')}${_FIRST + place}::{kind}"

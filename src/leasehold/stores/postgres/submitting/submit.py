@@ -1,6 +1,6 @@
-"""Submit: drafts are checked, sorted out and stored, in the words of this database.
+"""Submit: the statements by which PostgreSQL stores checked drafts.
 
-See `tables.intake`. Only the buckets of queues and clients may be elsewhere (`writing.loans`):
+See `tables.intake`. Only the buckets of queues and clients may be kept elsewhere (`writing.loans`):
 tokens for the whole call are taken there before the gate decides.
 """
 
@@ -37,8 +37,8 @@ from leasehold.stores.tables.replies import Stored, Write
 if TYPE_CHECKING:
     from leasehold.stores.postgres.writing.database import Database
 
-# Guard: an id that is taken ends a write that goes side by side with others. It is done again,
-# alone: then the row is left out, and nothing of the call is kept.
+# Guard: a taken id ends a write that shares its turn. The write is repeated alone: then the row is
+# left out, and nothing of the call is kept.
 INSERT_JOBS: Final = f"""
     INSERT INTO job SELECT * FROM {unnested(JOB_COLUMNS)}
 """
@@ -71,7 +71,7 @@ _ID: Final = itemgetter(1)
 
 
 def _unchecked(_: Step) -> None:
-    """For a caller that may submit anyway."""
+    """The check for a caller that may always submit."""
 
 
 def submit(
@@ -81,7 +81,7 @@ def submit(
     partial: bool,
     check: Callable[[Step], None] = _unchecked,
 ) -> list[Submitted | LeaseholdError]:
-    """Submit them in a write of their own, which begins with a look whether it may."""
+    """Submit them in a write of their own, which begins by checking the caller's right."""
     plain = _is_plain(drafts, partial=partial)
     queues = {draft.queue for draft in drafts}
 
@@ -107,17 +107,17 @@ def submit(
 
 
 def _is_plain(drafts: Sequence[Draft], *, partial: bool) -> bool:
-    """Whether no other job is concerned; keys and dependencies are about others."""
+    """Whether no other job is concerned, as it would be by keys and dependencies."""
     return not partial and not any(each.idempotency_key or each.depends_on for each in drafts)
 
 
 def _side_by_side(queues: Collection[str], step: Step) -> bool:
-    """Whether none of these queues has limits, which are about other jobs too."""
+    """Whether none of these queues has limits, which concern other jobs too."""
     return _are_light(step.rules, queues, step.loans)
 
 
 def _are_light(rules: RuleBook, queues: Collection[str], loans: Loans) -> bool:
-    """Whether they have no limit but how fast jobs come, and that is counted elsewhere."""
+    """Whether their only limit is how fast jobs arrive, and that is counted elsewhere."""
     if not rules or rules.keys().isdisjoint(queues):
         return True
     return rules.are_light(queues) and (rules.rated.isdisjoint(queues) or loans.are_to_be_had)
@@ -134,14 +134,14 @@ def submit_within(
     def write(operation: Callable[[Step], Stored]) -> Stored:
         return within(database, connection, operation, may_share)[0]
 
-    # A look-up in a transaction that may be rolled back is not remembered.
+    # Results of look-ups in a transaction that may be rolled back are not remembered.
     return _submit(write, LaneNumbers(), drafts, partial=partial)
 
 
 def submit_once(
     database: Database, request_id: str, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
-    """The same, or the answer to it when it was carried out before under this id."""
+    """Submit them, or return the earlier answer if this request id was carried out before."""
     submit_by = bind(_submit, lanes=database.lanes, drafts=drafts, partial=partial)
     return replies.submit_once(database, request_id, drafts, submit_by, partial=partial)
 
@@ -197,7 +197,7 @@ class Intake(TableIntake):
     def __init__(
         self, step: Step, lanes: LaneNumbers, drafts: Sequence[Draft], *, partial: bool
     ) -> None:
-        """The drafts are all that this call may let in."""
+        """`drafts` has all drafts that this call may admit."""
         super().__init__(step, lanes)
         self._drafts = drafts
         self._partial = partial
@@ -216,7 +216,7 @@ class Intake(TableIntake):
         elsewhere = self._full_at_elsewhere(queue, bucket)
         if elsewhere is not None:
             return elsewhere
-        # Here a rate is exact: no other write may count at the same time.
+        # A rate counted here is exact: no other write may count at the same time.
         self.step.must_be_alone()
         return super().full_at(queue, bucket)
 
@@ -246,11 +246,11 @@ class Intake(TableIntake):
 
     def _insert(self, new: NewJobs, drafts: Sequence[Draft]) -> None:
         step, jobs = self.step, new.jobs
-        # In one order, or two submits of the same ids could wait for each other.
+        # In a fixed order, since two submits of the same ids could otherwise wait for each other.
         jobs.sort(key=_ID)
         stored = step.many(INSERT_AND_COUNT if step.alone else INSERT_JOBS, jobs)
         self._enter(new)
         if step.alone and stored is not None and row_of(stored)[0] < len(jobs):
-            # Without this, the rows that went in before the clash would be taken for older jobs.
+            # Otherwise the rows inserted before the clash would be taken for older jobs.
             step.undo()
             raise submitting.first_taken(self, drafts) or id_is_taken(drafts[0].id)

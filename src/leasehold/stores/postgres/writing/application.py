@@ -1,8 +1,8 @@
 """The store's verbs inside the application's own transactions, on its own psycopg connections.
 
-They are the same as elsewhere: each is an operation on a `Step`, and here the step is a part of a
-transaction that somebody else commits. It holds the store's turn until then: shared with others
-where the verb goes side by side with them, else alone. It never has it alone only to end a minute:
+They are the same as elsewhere: each is an operation on a `Step`, and here the step is part of a
+transaction that the application commits. It holds the store's turn until then: shared with others
+if the verb allows that, otherwise alone. It never holds the turn alone only to end a minute, since
 it may be open for long.
 """
 
@@ -48,30 +48,32 @@ ENTER: Final = """
 LEAVE: Final = "SELECT set_config('search_path', $1, true), set_config('lock_timeout', $2, true)"
 IS_THERE: Final = "SELECT to_regclass($1) IS NOT NULL"
 STORE_ID: Final = "SELECT store_id FROM {}.store_state"
-# Heard when the application commits, also by its own process.
+# Received when the application commits, also by its own process.
 NOTIFY: Final = "SELECT pg_notify('leasehold_' || $1, 'application r')"
 
 
 class ApplicationConnection(RawConnection):
-    """A psycopg connection that can do what every store's `connect` promises."""
+    """A psycopg connection with the methods that every store's `connect` promises."""
 
     store: Address
-    """The store that has opened it."""
+    """The store that opened it."""
     entered: list[Block]
     """The transactions that `with connection:` has begun, the innermost last."""
     user: Caller
-    """Who has used it last."""
+    """Its last user."""
 
     @classmethod
     def open(cls, address: Address) -> Self:
-        """A connection that finds the application's tables, and waits no longer than the store."""
+        """A connection that finds the application's tables, and waits no longer than the store
+        does.
+        """
         raw = cls.connect(
             address.conninfo,
             autocommit=True,
             **parameters(address, f"leasehold {address.schema} application"),
         )
         settle_in(raw, timeouts(address))
-        # Its statements may take as long as the application lets them.
+        # Its statements may take as long as the application allows.
         raw.patience_seconds = math.inf
         raw.store = address
         raw.entered = []
@@ -113,7 +115,7 @@ class ApplicationConnection(RawConnection):
 
 
 def connect(database: Database) -> Connection:
-    """A connection of the application's own."""
+    """A new connection for the application."""
     database.check_open()
     address = database.address
     with translated(address):
@@ -123,7 +125,7 @@ def connect(database: Database) -> Connection:
 
 
 def owns(database: Database, connection: object) -> bool:
-    """Whether a connection leads to this very store."""
+    """Whether a connection leads to this store."""
     try:
         raw = unwrapped(connection)
     except TransactionError:
@@ -146,7 +148,7 @@ def within(
     operation: Callable[[Step], T],
     side_by_side: MaySideBySide | None,
 ) -> tuple[T, Step]:
-    """Carry out one operation as a part of the open transaction, or undo it alone."""
+    """Carry out one operation as part of the open transaction; undo only it if it fails."""
     database.check_open()
     raw = unwrapped(connection)
     _check_open_transaction(raw)
@@ -186,7 +188,7 @@ def _within(
                 if not tries.give_way():
                     raise
             except TRY_AGAIN as error:
-                # Two transactions wait for each other's locks.
+                # Two transactions are waiting for each other's locks.
                 raise StoreBusyError(
                     f"{database.address.shown}: deadlock with another transaction: roll back, "
                     "and repeat the whole transaction"
@@ -210,7 +212,7 @@ def _check_open_transaction(raw: psycopg.Connection[Row]) -> None:
 
 @contextmanager
 def _as_the_store(database: Database, db: BorrowedConnection) -> Iterator[None]:
-    """Let statements find the store's tables, and restore the settings."""
+    """Make statements find the store's tables, and restore the settings afterwards."""
     address = database.address
     timeout = f"{round(address.lock_timeout_seconds * 1000)}ms"
     before: Any = db.execute(ENTER, (address.schema, timeout)).fetchone()

@@ -1,30 +1,30 @@
 """An open store: its connections, one way to write, one way to read, and its clock.
 
-The order of locks, the same in every write, so that none waits for another in a circle:
+The order of locks is the same in every write, so that writes never deadlock:
 
-1. the *turn* of the store (`writing.turn`): alone, or side by side with others;
-2. in a write that is alone, nothing more is waited for: there is no other writer;
-3. in one that is side by side: rows of `running` in the order of the jobs' numbers, then the row
-   of one worker; or, in a submit, the ids of new jobs in their own order. Rows of `waiting` and
-   `ready` are taken at any time, but only unlocked ones (SKIP LOCKED): none is waited for. Nor is
-   the mark of a write (`writing.marks`), which nobody else wants but who looks for a lost one.
+1. the *turn* of the store (`writing.turn`), held alone or shared with others;
+2. a write that is alone waits for nothing more: there is no other writer;
+3. a write that shares its turn takes rows of `running` in the order of the jobs' numbers, then the
+   row of one worker; a submit takes the ids of new jobs in their own order. Rows of `waiting` and
+   `ready` are taken at any time, but only unlocked ones (SKIP LOCKED), without waiting. Nor does a
+   write wait for its mark (`writing.marks`), which only a caller looking for a lost write may want.
 
-Every commit while the change feed is followed shares one more lock, which is never taken alone
-(`reading.feed`): it is not waited for.
+While the change feed is followed, every commit shares one more lock, which is never taken
+exclusively (`reading.feed`), so nobody waits for it.
 
 Partitions of the archive are made and dropped without a turn, between two tries of a clean-up's
 write (`keeping.days`): a row of `archive_day` first, then the archive, in both.
 
-The transaction of a task (`leasing.held`) is open for long, and before its turn: it holds nothing
-but its row of `job`, FOR KEY SHARE. Only who takes a job from its holder wants more of that row,
-and never waits for it. An application's own transaction may hold rows of its own before its turn;
-when two of them wait for each other in a circle, one is told so (StoreBusyError).
+The transaction of a task (`leasing.held`) is open for long before it takes its turn: it holds only
+its row of `job`, FOR KEY SHARE. Only a write that takes a job from its holder needs a stronger lock
+on that row, and never waits for it. An application's own transaction may hold rows of its own
+before it takes its turn; if two of them deadlock, one gets StoreBusyError.
 `tests/stores/test_postgres_lock_order.py` runs every pair of verbs against each other.
 
-Submits, leases, settlements and renewals go side by side, as long as nothing that they touch has an
-invariant across jobs: each says so by `side_by_side`, and by `Step.must_be_alone` where it finds
-out later. Everything else has its turn alone, as every write of a SQLite store has, and is short.
-So limits, dependencies, parked jobs and schedules never race.
+Submits, leases, settlements and renewals share their turn, as long as nothing that they touch has
+an invariant across jobs: each declares that by `side_by_side`, or by `Step.must_be_alone` if it
+finds out later. Everything else takes its turn alone, as every write of a SQLite store does, and is
+short. So limits, dependencies, parked jobs and schedules never race.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"
 
 
 class Database(TableDatabase):
-    """What every verb of the store is given; the verbs themselves are functions of it."""
+    """The object passed to every verb of the store; the verbs themselves are functions of it."""
 
     _links = Links
     _ready = ReadyRows
@@ -122,7 +122,9 @@ class Database(TableDatabase):
         self.lanes = LaneNumbers()
         self.grants = Grants()
         self._inherited: list[object] = []
-        """The parent's connections after a fork. They are kept, or their end would close them."""
+        """The parent's connections after a fork, kept so that garbage collection does not close
+        them.
+        """
         self.remembered = Remembered(self.address.shown)
         self.version_base = 0
         self._closed = False
@@ -141,7 +143,7 @@ class Database(TableDatabase):
         _OPEN.add(self)
 
     def _begin(self) -> None:
-        """Make what belongs to one process; nothing is connected yet."""
+        """Create the state that belongs to one process; nothing is connected yet."""
         self._lending = lending = Lending(self.address, self.check_open, self.env.clock)
         self.session = ServerSession(self.address, self.env, lending.reach, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
@@ -161,7 +163,7 @@ class Database(TableDatabase):
         self._lending.close()
 
     def check_open(self) -> None:
-        """Raise where nothing can be done any more."""
+        """Raise if the store can no longer be used."""
         if self._closed:
             raise StoreClosedError(f"{self.address.shown}: the store is closed")
 
@@ -178,10 +180,10 @@ class Database(TableDatabase):
     ) -> T:
         """Carry out an operation in one transaction; its writes are durable when this returns.
 
-        `side_by_side` says, of the state that the write finds, whether it may share its turn. The
-        statements in `ahead` are sent before that state is known, and cost no round trip of their
-        own; the operation takes their results by `Step.first`. `in_one_piece` does the same as the
-        operation, where nothing has changed that this process remembers: it is tried first.
+        `side_by_side` says, given the state that the write finds, whether it may share its turn.
+        The statements in `ahead` are sent before that state is known, and cost no round trip of
+        their own; the operation gets their results from `Step.first`. `in_one_piece` does the same
+        as the operation if nothing that this process remembers has changed; it is tried first.
         """
         self.check_open()
         INSIDERS.check_outside(self.address)
@@ -208,7 +210,8 @@ class Database(TableDatabase):
                         sent = ahead if tries.may_send_ahead else ()
                         self._transaction(db, operation, tries.way, sent, outcome, whole)
                 except (NotAlone, UniqueViolation) as error:
-                    # Somebody else may have just used the id of a job. Alone it can be said which.
+                    # Another write may have just used the id of a job. Alone, it can be found out
+                    # which.
                     tries.go_alone(error)
                     continue
                 except (*TRY_AGAIN, MARK_IS_GONE) as error:
@@ -239,9 +242,9 @@ class Database(TableDatabase):
 
     @contextlib.contextmanager
     def _told_of(self, outcome: Outcome[T]) -> Iterator[None]:
-        """Wake the listeners also to a write that was interrupted, perhaps after its commit.
+        """Wake the listeners also for a write that was interrupted, perhaps after its commit.
 
-        The hints of a write that was undone do no harm; those of one that was kept would be missed.
+        Hints of an undone write do no harm; those of a committed one would be missed.
         """
         try:
             yield
@@ -286,7 +289,7 @@ class Database(TableDatabase):
     def _in_one_piece(
         self, db: SqlConnection, whole: InOnePiece[T], outcome: Outcome[T], mark: Mark
     ) -> bool:
-        """Carry out a write without a look at the state; answers whether it has done anything."""
+        """Carry out a write without reading the state; returns whether it has done anything."""
         try:
             with self._undone_on_error(db, outcome), db.pipelined():
                 db.begin()
@@ -308,7 +311,7 @@ class Database(TableDatabase):
         return False
 
     def _commit(self, db: SqlConnection, outcome: Outcome[T], answer: T, hints: Hints) -> None:
-        """Let the server commit, and tell others right behind it if that is to be done now."""
+        """Commit, and tell other processes right behind it if that should happen now."""
         outcome.send(db, answer, hints)
         news = self.session.behind_commit(hints)
         if news is not None:
@@ -317,7 +320,7 @@ class Database(TableDatabase):
 
     @contextlib.contextmanager
     def _undone_on_error(self, db: SqlConnection, outcome: Outcome[T]) -> Iterator[None]:
-        """Undo a write that was not committed. Where only its news failed, they are sent again."""
+        """Undo a write that was not committed. If only its news failed, it is sent again."""
         try:
             yield
             outcome.is_told = outcome.takes_news
@@ -329,7 +332,7 @@ class Database(TableDatabase):
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[SqlConnection]:
-        """A bare transaction, also where the store is sealed: for who moves all its rows."""
+        """A bare transaction, even in a sealed store: for moving all of its rows."""
         self.check_open()
         with translated(self.address), self._lending.connection() as db, db.transaction():
             self.turn.take(db, alone=True)
@@ -338,7 +341,7 @@ class Database(TableDatabase):
 
     @contextlib.contextmanager
     def beside_all(self) -> Iterator[SqlConnection]:
-        """A bare transaction without a turn: for rows that no rule of the store concerns."""
+        """A bare transaction without a turn, for rows that no rule of the store concerns."""
         self.check_open()
         with translated(self.address), self._lending.connection() as db, db.transaction():
             yield db
@@ -353,11 +356,11 @@ class Database(TableDatabase):
     ) -> tuple[T, Step]:
         """Carry out an operation inside a transaction, which the caller commits.
 
-        Raises NotAlone if it must be undone and done again alone.
+        Raises NotAlone if it must be undone and repeated alone.
         """
         alone = way.side_by_side is None
         self.turn.take(db, alone=alone, seconds=way.seconds)
-        # What an open transaction of the application sees may never be committed.
+        # State seen by an application's open transaction may never be committed.
         before = None if alone or not db.is_own else self.remembered.last_state
         looked = db.execute(remembered.READ if before is None else remembered.READ_REST)
         sent = {statement: (values, db.execute(statement, values)) for statement, values in ahead}
@@ -398,7 +401,7 @@ class Database(TableDatabase):
             row = db.execute(remembered.READ).fetchone()
             found = StateRow(*row)
         if found.store_id != self.store_id:
-            # Numbers of lanes, jobs and leases that this process remembers mean others there.
+            # The remembered numbers of lanes, jobs and leases mean other ones there.
             raise StoreLostError(
                 f"store {self.address.shown} is not the store that this process has opened: its "
                 f"tables were recreated, or another store was moved here. Nothing was written; "
@@ -419,11 +422,11 @@ class Database(TableDatabase):
         return step
 
     def _prepare(self, step: Step) -> None:
-        """Before anything is changed: fold in the counts, and end a minute that is over.
+        """Before anything changes: fold in the counts, and end a minute that is over.
 
-        The first write after a start of the server raises the versions of leases above all that
-        were ever granted, also those that the server has lost. Where it is a restored dump, its
-        leases are taken back: they may have been overtaken since.
+        The first write after a start of the server raises lease versions above all that were ever
+        granted, including those that the server has lost. If it is a restored dump, its leases are
+        taken back: they may have been overtaken since.
         """
         if step.found.server_was_started:
             row: Any = step.execute(remembered.RAISE_VERSIONS).fetchone()
@@ -439,17 +442,17 @@ class Database(TableDatabase):
             step.found = step.found._replace(was_restored=False)
 
     def after_commit(self, hints: Hints, *, are_told: bool = False) -> None:
-        """Wake the listeners to a commit, of which other processes may have been told."""
+        """Wake the listeners to a commit; other processes may already have been told."""
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
-            with SHIELD:  # It holds locks for a moment.
+            with SHIELD:  # It briefly holds locks.
                 self.session.send(hints, are_told=are_told)
 
     # -- reading -----------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def read(self) -> Iterator[SqlConnection]:
-        """Several statements, one moment."""
+        """Read with several statements that see one moment."""
         self.check_open()
         with translated(self.address), self._lending.connection() as db, one_moment(db):
             yield db
@@ -460,7 +463,7 @@ class Database(TableDatabase):
             return operation(db)
 
     def now(self, db: statements.SqlConnection) -> int:
-        """The store's time in microseconds, for who only looks."""
+        """The store's time in microseconds, for callers that only read."""
         row: Any = db.execute(NOW).fetchone()
         return self.clock.time(*row)
 

@@ -1,9 +1,9 @@
-"""A process's memory of the leases that it granted: where their rows are found by number.
+"""A process's memory of the leases that it granted, so that their rows are found by number.
 
-A settlement names its job by id. To find the number of that id again takes the server longer than
-to end the lease. A process that granted the lease knows the number, and all else of the lease that
-never changes. It is memory only: a lease that is not in it is looked up, and the row of a lease is
-its own only if it has the same version, which is never granted twice in one store.
+A settlement names its job by id. Looking up the number of that id takes the server longer than
+ending the lease. A process that granted the lease knows the number and everything else about the
+lease that never changes. This is only a cache: a lease that is not in it is looked up, and a row
+belongs to a lease only if it has the same version, which is never granted twice in one store.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ GRANTS_MAX: Final = 10_000
 where a service leases for many."""
 
 Grant = tuple[str, int, int, str, str, int, int]
-"""Of one lease: job id, number, lane, queue, worker, attempts, and when it was granted."""
+"""One lease: job id, number, lane, queue, worker, attempts, and when it was granted."""
 
 
 class Grants:
-    """The latest of them, by version. Any thread may ask and add.
+    """The latest grants, by version. Any thread may read and add.
 
     >>> grants = Grants(limit=4)
     >>> for version in range(9):
@@ -40,7 +40,7 @@ class Grants:
         """Remember these, and forget the oldest half when there are too many."""
         self._newer.update(granted)
         if len(self._newer) >= self._half:
-            # Whoever asks in between finds one of them missing at worst, and looks it up.
+            # A concurrent reader at worst misses one of them, and looks it up.
             self._older, self._newer = self._newer, {}
 
     def find_all(self, versions: Sequence[int]) -> list[Grant] | None:

@@ -1,7 +1,7 @@
-"""Who is inside a transaction on a connection of `queue.connect()`.
+"""Callers inside a transaction on a connection of `queue.connect()`.
 
-A write beside it would be kept where the transaction is rolled back, which nobody means who has it
-open. The application's own psycopg connections are not known here.
+A write outside the transaction would be kept if the transaction is rolled back, which a caller
+inside it never wants. The application's own psycopg connections are not known here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Connection(Protocol):
 
     store: Address
     user: Caller
-    """Who has used it last."""
+    """Its last user."""
 
     @property
     def closed(self) -> bool: ...
@@ -32,7 +32,7 @@ class Connection(Protocol):
 
 
 def caller() -> Caller:
-    """The thread and the task of asyncio that runs: several of these share a thread."""
+    """The current thread and asyncio task; several tasks share a thread."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # There is no event loop in this thread.
@@ -41,7 +41,7 @@ def caller() -> Caller:
 
 
 class Insiders:
-    """The connections of this process, as long as they last."""
+    """The open connections of this process."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -73,7 +73,7 @@ class Insiders:
                 )
 
     def forget(self) -> None:
-        """In a forked child: they are the parent's."""
+        """Forget them in a forked child: they are the parent's."""
         self._mutex = threading.Lock()
         self._opened = []
 

@@ -1,8 +1,8 @@
 """Tokens of enqueue rates that one write has taken elsewhere, from an accelerator.
 
 Tokens that no stored job has used are put back when the write is over, all of them if it failed or
-its connection was lost. An application that rolls back its own transaction has lost its tokens;
-they come again by themselves.
+its connection was lost. An application that rolls back its own transaction loses its tokens, which
+refill over time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class _Loan:
         self.now = now
         self.full_at = (now + tokens.ahead_micros) * 1000
         self.used = 0
-        """Tokens that jobs were let in with."""
+        """Tokens used by accepted jobs."""
 
 
 class Loans:
-    """The debts of one try of a write; used as a block, at whose end they are settled."""
+    """The tokens borrowed by one try of a write; used as a block, at whose end they are settled."""
 
     __slots__ = ("_accelerator", "_are_kept", "_loans")
 
@@ -41,12 +41,12 @@ class Loans:
 
     @property
     def are_to_be_had(self) -> bool:
-        """Whether somebody else counts how fast jobs come."""
+        """Whether an accelerator counts how fast jobs arrive."""
         return self._accelerator is not None and self._accelerator.is_up
 
     def take(self, bucket: Bucket, rate: Rate, jobs: int, least: int, now: int) -> int | None:
-        """Take tokens for so many jobs, or for `least` or more; when the bucket would have been
-        full before, in nanoseconds. None if Redis does not count.
+        """Take tokens for `jobs` jobs, or for at least `least`; returns when the bucket would have
+        been full before, in nanoseconds. None if Redis does not count.
         """
         if bucket not in self._loans:
             if self._accelerator is None:
@@ -58,7 +58,9 @@ class Loans:
         return self._loans[bucket].full_at
 
     def use(self, bucket: Bucket, full_at: int) -> bool:
-        """Jobs were let in, and moved a bucket's time so far; False if that bucket is here."""
+        """Use tokens of accepted jobs, which moved a bucket's time this far; False if that bucket
+        is kept here.
+        """
         loan = self._loans.get(bucket)
         if loan is None:
             return False
@@ -67,7 +69,7 @@ class Loans:
         return True
 
     def keep(self) -> None:
-        """The jobs are stored."""
+        """Called when the jobs are stored."""
         self._are_kept = True
 
     def __enter__(self) -> Self:

@@ -1,20 +1,20 @@
 """Marks: how a client finds out what became of a write whose connection was lost.
 
-The number of its transaction does not tell: a server that crashes may forget it, and give it to
-another client's transaction. So each write leaves a mark, as its last statement before COMMIT: a
-row of its own, which it counts up by one if it finds there what its client believes. A client that
-hears no answer looks at the mark by another connection:
+The number of its transaction does not tell: a server that crashes may forget it and give it to
+another client's transaction. So each write leaves a mark as its last statement before COMMIT: it
+increments a row of its own if that has the value that its client expects. A client that gets no
+answer looks at the mark through another connection:
 
-- it was counted up: the write is kept;
-- it was not: the write is not kept, and never will be. The look spoils the mark, so that what is
-  still on its way, or has not come to its statement yet, fails;
-- it is locked: the write is under way, and the look is repeated.
+- it was incremented: the write is kept;
+- it was not: the write is not kept, and never will be. The look invalidates the mark, so that a
+  write that is still on its way, or has not reached this statement, fails;
+- it is locked: the write is in progress, and the look is repeated.
 
-Nothing depends on what was written: that may be deleted again by then. Where the server has lost
-its last commits, it has lost the mark with them.
+The answer does not depend on the rows written, which may already be deleted again. If the server
+has lost its last commits, it has lost the mark with them.
 
-A process has as many marks as writes go on at once, and uses them again and again. A transaction
-that has written nothing leaves none.
+A process has as many marks as concurrent writes, and reuses them. A transaction that has written
+nothing leaves none.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from leasehold.stores.tables.step import Hints
 T_co = TypeVar("T_co", covariant=True)
 
 USED_SECONDS: Final = 60 * 60
-"""So long a mark is used; then another one takes its place."""
+"""How long a mark is used before another one replaces it."""
 KEPT_MICROS: Final = 24 * 60 * 60 * 1_000_000
-"""So long a mark is kept: by then nobody looks at it any more."""
+"""How long a mark is kept: by then nobody looks at it any more."""
 FORGOTTEN_AT_ONCE: Final = 1000
 ID_BITS: Final = 62
 SPOILED: Final = -1
 LOOK_WAITS: Final = "250ms"
-"""So long a look waits for a write that makes its mark."""
+"""How long a look waits for a write that creates its mark."""
 
 _HAS_WRITTEN: Final = "pg_current_xact_id_if_assigned() IS NOT NULL"
 MAKE: Final = f"""
@@ -51,9 +51,10 @@ MAKE: Final = f"""
     SELECT EXISTS (SELECT FROM made)
 """
 MARK_IS_GONE: Final = DivisionByZero
-"""How a write ends whose mark is not what its client believes: the server has lost its last
-commits. It is done again, with another mark."""
-# Guard: the mark is what the client believes.
+"""The error of a write whose mark does not have the expected value: the server has lost its last
+commits. The write is repeated with another mark.
+"""
+# Guard: the mark has the value that the client expects.
 LEAVE: Final = f"""
     WITH counted AS (
         UPDATE mark SET writes = writes + 1
@@ -64,7 +65,7 @@ FORGET: Final = """
     DELETE FROM mark WHERE id IN (SELECT id FROM mark WHERE made_at < $1 ORDER BY made_at LIMIT $2)
 """
 LOOK_BRIEFLY: Final = f"SELECT set_config('lock_timeout', '{LOOK_WAITS}', true)"
-# A mark that the write was to make is made here, if it is not there; or waited for.
+# A mark that the write was to create is created here if it is missing, or waited for.
 SPOIL_NEW: Final = f"""
     INSERT INTO mark (id, made_at, writes) VALUES ($1, {SERVER_MICROS}, {SPOILED})
     ON CONFLICT DO NOTHING
@@ -74,14 +75,14 @@ SPOIL: Final = f"UPDATE mark SET writes = {SPOILED} WHERE id = $1"
 
 
 class Mark(NamedTuple):
-    """A mark, as its client believes it to be."""
+    """A mark with the value that its client expects."""
 
     id: int
     writes: int
     use_until: float
     """In monotonic time."""
     is_new: bool = False
-    """Whether the next write makes it."""
+    """Whether the next write creates it."""
 
     @property
     def next(self) -> Mark:
@@ -98,14 +99,14 @@ class Marks:
         self._free: list[Mark] = []
 
     def take(self) -> Mark:
-        """One for a write, which gives it back unless nobody knows what it is."""
+        """Take a mark for a write, which returns it unless its state is unknown."""
         now = self._env.clock.monotonic()
         with self._mutex:
             while self._free:
                 mark = self._free.pop()
                 if now < mark.use_until:
                     return mark
-        # Also the count is one that no other mark has: a server that lost this mark has lost it.
+        # The count is unique as well: a server that lost this mark has lost its count.
         number = int(self._env.new_secret(), 16)
         first = number & (1 << ID_BITS) - 1
         return Mark(number >> 128 - ID_BITS, first, now + USED_SECONDS, is_new=True)
@@ -115,19 +116,19 @@ class Marks:
             self._free.append(mark)
 
     def drop(self) -> None:
-        """The server may have lost them."""
+        """Drop all marks, which the server may have lost."""
         with self._mutex:
             self._free = []
 
 
 class InOnePiece(Protocol[T_co]):
-    """A write whose client need not know the state of the store: one statement that compares it
-    with what is remembered, and does nothing where it differs, or where its mark does.
+    """A write that need not read the state of the store first: one statement that compares the
+    state with the remembered one, and does nothing if it differs, or if the mark does.
     """
 
     @property
     def statement(self) -> str:
-        """Gives whether the state is as it is remembered, and whether anything was done."""
+        """Returns whether the state is as remembered, and whether anything was done."""
 
     @property
     def answer(self) -> T_co: ...
@@ -145,7 +146,7 @@ def leave(step: Step, mark: Mark) -> SqlCursor:
 
 
 def is_left(left: SqlCursor) -> bool:
-    """Whether it is one more; not where nothing was written."""
+    """Whether the mark was incremented, which it is not if nothing was written."""
     row: Any = left.fetchone()
     return bool(row[0])
 
@@ -156,9 +157,9 @@ def forget_old_marks(step: Step) -> None:
 
 
 def was_left(db: SqlConnection, mark: Mark) -> bool:
-    """Whether a write is kept that was to leave this mark: if it is not, it never will be.
+    """Whether the write that was to leave this mark is kept; if not, it never will be.
 
-    Raises what psycopg does while nobody can say.
+    Raises psycopg's errors while that cannot be determined.
     """
     with db.transaction():
         db.execute(LOOK_BRIEFLY)

@@ -1,7 +1,7 @@
 """What became of a write whose connection was lost: looked up, never guessed.
 
-As long as its COMMIT was not sent, nothing of it is kept, and it is done again. Once it was sent,
-the mark that it was to leave (`marks`) is looked at, when the server can be reached again.
+If its COMMIT was not sent, nothing of it is kept, and it is repeated. If it was sent, the mark that
+it was to leave (`marks`) is checked once the server can be reached again.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 LOOKS_MAX: Final = 8
 FIRST_PAUSE_SECONDS: Final = 0.05
-"""Before the second look; each further pause is twice as long: 6 seconds in all."""
+"""The pause before the second look; each further one is twice as long, 6 seconds in total."""
 
 
 class Outcome(Generic[T]):
-    """One try of a write: how far it got."""
+    """How far one try of a write got."""
 
     def __init__(self) -> None:
         self.has_begun = False
@@ -42,26 +42,26 @@ class Outcome(Generic[T]):
         self.answer: T
         self.hints = Hints()
         self.takes_news = False
-        """Whether its news were sent right behind its COMMIT."""
+        """Whether its news was sent right behind its COMMIT."""
         self.is_told = False
         """Whether other processes were told of it."""
         self.mark: Mark | None = None
-        """What its mark is once it is kept."""
+        """The value of its mark if it is kept."""
         self._commit: SqlCursor | None = None
 
     def send(self, db: SqlConnection, answer: T, hints: Hints) -> None:
-        """Let the server commit."""
+        """Send the COMMIT."""
         self.answer, self.hints, self.is_sent = answer, hints, True
         self._commit = db.execute("COMMIT")
 
     def begin_anew(self) -> None:
-        """It has done nothing, and is tried in another way."""
+        """Reset: it has done nothing, and is tried in another way."""
         self.is_sent = self.takes_news = self.is_told = False
         self.mark = self._commit = None
 
     @property
     def is_durable(self) -> bool:
-        """Whether the server has said that it is committed."""
+        """Whether the server has confirmed the commit."""
         return isinstance(self._commit, Reply) and self._commit.result is not None
 
     def was_committed(self, address: Address, clock: Clock) -> bool:

@@ -1,7 +1,7 @@
 """The application's own connection, however it is wrapped: the psycopg connection beneath it.
 
-A connection that is awaited is used by statements that are not: in another thread, over the same
-session of the server, while its lock keeps all others from it (`lend`).
+An async connection is used for blocking statements in another thread, over the same server session,
+while its lock keeps all others away (`lend`).
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from leasehold.errors import TransactionError
 from leasehold.stores.postgres.server.connection import Row
 
 BEGIN: Final = "SELECT 1"
-"""Any statement begins a transaction as the application wants it, and its wrapper knows of that:
-else it would not roll back what it has not seen begin."""
+"""Any statement begins a transaction the way the application wants it, and its wrapper notices;
+otherwise it would not roll back a transaction that it has not seen begin.
+"""
 
 
 class Blocking(psycopg.Connection[Row]):
-    """The session of an awaited connection, for statements that are not awaited."""
+    """The session of an async connection, for blocking statements."""
 
     def __init__(self, awaited: psycopg.AsyncConnection[Any]) -> None:
         session = awaited.pgconn
         handlers = session.notice_handler, session.notify_handler
         super().__init__(session)
-        # Notices of the server are still for the owner.
+        # The server's notices still go to the owner.
         session.notice_handler, session.notify_handler = handlers
-        # Both would give their prepared statements the same names.
+        # Both connections would use the same names for prepared statements.
         self.prepare_threshold = None
         self._autocommit = awaited.autocommit
 
     def __del__(self, *_: Any) -> None:
-        """Its owner closes it."""
+        """Does nothing: the owner closes the session."""
 
 
 def unwrapped(connection: object) -> psycopg.Connection[Row]:
@@ -53,7 +54,7 @@ def unwrapped(connection: object) -> psycopg.Connection[Row]:
 
 
 def lend(connection: object) -> AbstractAsyncContextManager[None] | None:
-    """Keep everybody else from an awaited connection; None if it is not one."""
+    """Lock out all other users of an async connection; None if it is not one."""
     is_awaited = isinstance(connection, psycopg.AsyncConnection) or _is_awaited_sqlalchemy(
         connection
     )
@@ -76,7 +77,7 @@ async def _lent(connection: Any) -> AsyncIterator[None]:
 
 
 def _driver_of(connection: object) -> Any:
-    """The connection of the driver, by the names that SQLAlchemy gives to what lies beneath."""
+    """The driver's connection, found by SQLAlchemy's attribute names."""
     if isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
         return connection
     found: Any = getattr(connection, "sync_session", connection)

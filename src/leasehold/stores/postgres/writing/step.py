@@ -1,4 +1,4 @@
-"""An operation's state inside a write: connection, time, counters and hints."""
+"""The state of an operation inside a write: connection, time, counters and hints."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLOSE_BREAKERS: Final = "UPDATE lane SET failures_in_row = 0, held_until = NULL 
 INSERT_EVENTS: Final = "INSERT INTO event SELECT * FROM " + unnested(
     "bigint bigint bigint bigint bigint bigint bigint text bigint text"
 )
-# Rows are only added, and summed up by who reads: no write waits for another's.
+# Rows are only added, and summed up by readers, so no write waits for another one's row.
 MEASURED_COLUMNS: Final = ("bigint",) * 5
 ADD_MEASURED: Final = f"INSERT INTO measured SELECT * FROM {unnested(' '.join(MEASURED_COLUMNS))}"
 COUNTERS: Final = (
@@ -43,7 +43,7 @@ COUNTERS: Final = (
     *(f"total_{name}" for name in SUMMED),
     *(f"pending_{band}" for band in BANDS),
 )
-# What writes that went side by side have counted.
+# The counts of concurrent writes.
 FOLD: Final = f"""
     WITH gone AS (DELETE FROM lane_delta RETURNING *), total AS (
         SELECT lane, {", ".join(f"coalesce(sum({name}), 0)::bigint AS {name}" for name in COUNTERS)}
@@ -55,14 +55,14 @@ TAKE_NUMBER: Final = "SELECT nextval('job_seq')"
 TAKE_NUMBERS: Final = f"{TAKE_NUMBER} FROM generate_series(1, $1)"
 
 PUSHED_ROWS_MIN: Final = 50
-"""A statement about so many rows takes the server about as long as to be woken."""
+"""A statement about this many rows takes the server about as long as waking up."""
 
 Statement = tuple[str, Sequence[Any]]
 """A statement and its values."""
 
 
 class NotAlone(Exception):  # noqa: N818  # no error: it never leaves `writing`
-    """A write found that it must have the store to itself; it is undone and done again, alone."""
+    """A write found that it must be alone; it is undone and repeated alone."""
 
 
 class WasRestored(NotAlone):
@@ -70,14 +70,14 @@ class WasRestored(NotAlone):
 
 
 class MinuteIsOver(NotAlone):
-    """The same, but only because a minute has to be ended: that can be left to others."""
+    """The same, but only because a minute has to be ended, which can be left to others."""
 
 
 class Step(TableStep):
     """One write, from BEGIN to COMMIT.
 
-    It has the store to itself (`alone`), or goes side by side with others; then its counts are
-    folded in later, and nothing may depend on rows it cannot see.
+    It is alone (`alone`) or shares its turn with others; then its counts are folded in later, and
+    nothing may depend on rows that it cannot see.
     """
 
     db: SqlConnection
@@ -117,25 +117,25 @@ class Step(TableStep):
         self.next_due = found.next_due
         self.worker_numbers = worker_numbers
         self._new_workers: set[int] = set()
-        """The workers that this write has met first."""
+        """The workers that this write was the first to see."""
 
     def undo(self) -> None:
-        """Undo what this write has done; it may go on reading, and then raises."""
+        """Undo what this write has done; it may continue reading, and then raises."""
         self.db.undo()
 
     def must_be_alone(self) -> None:
-        """Said before anything is done that others must not do meanwhile."""
+        """Called before anything that other writes must not do at the same time."""
         if not self.alone:
             raise NotAlone
 
     def fold(self) -> None:
-        """Add up the counts of writes side by side. Only in a write that has the store to itself,
-        before it reads a counter.
+        """Add up the counts of concurrent writes. Only for a write that is alone, before it reads a
+        counter.
         """
         self.execute(FOLD)
 
     def take_numbers(self, jobs: int) -> list[int]:
-        """So many job numbers that were never used, ascending."""
+        """Job numbers that were never used, ascending."""
         return [number for (number,) in self.first(*numbers_for(jobs))]
 
     def first(self, statement: str, values: Sequence[Any]) -> SqlCursor:
@@ -144,8 +144,8 @@ class Step(TableStep):
         return cursor if cursor and sent == values else self.db.execute(statement, values)
 
     def push(self, rows: int) -> None:
-        """Let the server begin with what was executed so far, if it is about many rows: else it
-        would be woken twice for what takes it no time.
+        """Make the server begin with the statements so far, if they are about many rows; otherwise
+        it would be woken twice for work that takes almost no time.
         """
         if rows >= PUSHED_ROWS_MIN:
             self.db.push()
@@ -158,7 +158,7 @@ class Step(TableStep):
         return self.db.changed(statement, values)
 
     def due_at(self, moments: Iterable[int]) -> None:
-        """Jobs have begun to wait until these moments."""
+        """Record the due times of jobs that have begun to wait."""
         known = () if self.next_due is None else (self.next_due,)
         self.next_due = min((*known, *moments), default=None)
 
@@ -175,7 +175,7 @@ class Step(TableStep):
             row = self.execute(MAKE_WORKER, (worker, lane, minute)).fetchone()
             self._new_workers.add(row[0])
         elif row[0] not in self._new_workers:
-            # One made in this very write is not remembered: it may still be rolled back.
+            # A number created in this write is not remembered, since it may still be rolled back.
             self.worker_numbers[worker, lane] = row[0]
         return int(row[0])
 
@@ -222,7 +222,7 @@ class Step(TableStep):
         return bool(names)
 
     def write_counters(self) -> None:
-        """Write the counters, for who reads them in this very write."""
+        """Write the counters, for a later read in the same write."""
         if self.succeeded and self.alone:
             failed = self.execute(FAILED_BEFORE, (list(self.succeeded),)).fetchall()
             if failed:
@@ -242,7 +242,7 @@ class Step(TableStep):
 
 
 def numbers_for(jobs: int) -> Statement:
-    """The statement that gives so many job numbers."""
+    """The statement that returns new job numbers."""
     return (TAKE_NUMBER, ()) if jobs == 1 else (TAKE_NUMBERS, (jobs,))
 
 
@@ -265,5 +265,5 @@ def _note_and_measure(columns: tuple[str, ...], rows: int) -> str:
 
 
 def row_of(cursor: Any) -> Any:
-    """The first row that a statement gave, or None."""
+    """The first row that a statement returned, or None."""
     return cursor.fetchone()

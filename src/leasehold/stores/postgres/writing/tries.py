@@ -1,7 +1,7 @@
-"""How a write is tried, and how it is tried again when others are in its way.
+"""How a write is tried, and retried when others are in its way.
 
-At first side by side with others, where it may be; alone, where it found that it must be, and then
-it gives way now and then (`Patience`). Each try undoes all of the one before.
+It is first tried with a shared turn, if that is allowed, and alone once it has found that it must
+be; then it gives way now and then (`Patience`). Each try undoes all of the previous one.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from leasehold.stores.postgres.writing.step import MinuteIsOver, Step, WasRestor
 from leasehold.stores.postgres.writing.turn import Patience
 
 TRIES_MAX: Final = 20
-"""How often a write is tried that others got in the way of."""
+"""How often a write is tried if others get in its way."""
 
 MaySideBySide = Callable[[Step], bool]
-"""Whether a write may go side by side with others, given the state it finds."""
+"""Whether a write may share its turn, given the state that it finds."""
 
 
 MINUTE_WAIT_SECONDS: Final = 0.25
-"""How long a write that could share its turn waits to be alone, to end a minute."""
+"""How long a write that could share its turn waits to be alone in order to end a minute."""
 
 
 class Way(NamedTuple):
-    """How a write goes about it."""
+    """How a write takes its turn."""
 
     side_by_side: MaySideBySide | None
-    """Whether it may share its turn; None if it has it alone."""
+    """Decides whether it may share its turn; None if it takes it alone."""
     in_any_minute: bool = False
-    """Whether it may count to a minute that is over, if it shares its turn."""
+    """Whether it may count towards a minute that is over, if it shares its turn."""
     seconds: float | None = None
-    """How long it waits for its turn, if it has it alone."""
+    """How long it waits for its turn, if it takes it alone."""
 
 
 class Tries:
-    """Those of one write."""
+    """The tries of one write."""
 
     def __init__(self, way: Way, seconds_max: float) -> None:
         self.way = way
@@ -62,7 +62,7 @@ class Tries:
         return not self._left
 
     def go_alone(self, reason: Exception) -> None:
-        """Try it alone next, which is no try of its own; raises the reason if it was alone."""
+        """Try it alone next, which does not count as a try; raises the reason if it was alone."""
         if isinstance(reason, WasRestored):
             self.may_send_ahead = False
         elif self._is_alone:
@@ -75,20 +75,22 @@ class Tries:
             self._wait()
 
     def give_way(self) -> bool:
-        """After a wait in vain: whether to try again at once; else somebody is in the way."""
+        """After a wait in vain: whether to try again at once; otherwise another write is in the
+        way.
+        """
         if self._if_kept_waiting is not None:
-            # The minute is ended by who comes later.
+            # A later write ends the minute.
             self.way, self._if_kept_waiting = self._if_kept_waiting, None
             return True
         if self._is_alone and self._patience.goes_on():
-            # Nothing was done that could be undone: that was no try.
+            # Nothing was done, so this did not count as a try.
             self._left += 1
             self._wait()
             return True
         return False
 
     def go_on(self) -> None:
-        """Who was in the way is gone."""
+        """The write that was in the way is gone."""
         self._patience.begin_anew()
         if self._is_alone:
             self._wait()

@@ -1,14 +1,15 @@
-"""The turn of the store: who writes side by side with others, who alone, and who keeps it too long.
+"""The turn of the store: which writes share it, which hold it alone, and which hold it too long.
 
 It is an advisory lock that ends with its transaction. A client that is stopped, or whose machine is
-cut off from the network in the midst of a write, would keep it without end: between two statements
-of a pipeline no timeout of the server counts. So a write that has waited for its turn as long as it
-may looks for the holders, and ends those of the store's own connections that have waited for their
-client for half that time. Their writes are undone, and done again by themselves if their client
-goes on. An application's own transaction is never ended: waiting callers are told of it.
+cut off from the network in the middle of a write, would hold it for ever: no timeout of the server
+applies between two statements of a pipeline. So a write that has waited for its turn as long as it
+may looks for the holders, and terminates those of the store's own connections that have waited for
+their client for half that time. Their writes are undone, and repeated automatically if their client
+continues. An application's own transaction is never terminated: waiting callers get an error that
+names it.
 
-No later write is let in before a write that waits to be alone, or it would wait for ever. So where
-the turn is kept for long, such a write gives way now and then (`Patience`): else one open
+No later write may overtake a write that waits to be alone, since that one might wait for ever. So
+if the turn is held for long, such a write gives way now and then (`Patience`); otherwise one open
 transaction and one write that waits for it would keep all others from renewing their leases.
 """
 
@@ -26,14 +27,14 @@ from leasehold.stores.postgres.server.connection import SqlConnection, name_of
 logger = logging.getLogger("leasehold.store")
 
 ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
-# In this order: the first part is done before the lock is waited for.
+# In this order: the first part runs before the wait for the lock.
 ALONE_WITHIN: Final = """
     SELECT set_config('lock_timeout', $2, true), pg_advisory_xact_lock($1),
            set_config('lock_timeout', $3, true)
 """
 SHARED: Final = "SELECT pg_advisory_xact_lock_shared($1)"
 KEY: Final = "SELECT hashtextextended('leasehold turn ' || $1, 0)"
-# Of the holders that share a turn, the longest comes first.
+# Among holders that share a turn, the one holding it longest comes first.
 HOLDERS: Final = """
     SELECT lock.pid, application_name, coalesce(host(client_addr), 'this machine'),
            xact_start, extract(epoch FROM clock_timestamp() - xact_start)::float8,
@@ -48,31 +49,32 @@ HOLDERS: Final = """
 """
 FIRST_WAIT_SECONDS: Final = 1.0
 LAST_WAIT_SECONDS: Final = 3.0
-"""A write waits for so long to be alone before it gives way, the first time and the last. It must
-be longer than others' writes take, or it might never have its turn on a busy store."""
+"""How long a write waits to be alone before it gives way, the first time and the last. It must be
+longer than other writes take, or the write might never get its turn on a busy store.
+"""
 END: Final = "SELECT pg_terminate_backend($1::integer)"
 
 
 class Holder(NamedTuple):
-    """A process of the server that has the turn."""
+    """A server process that holds the turn."""
 
     pid: int
     application: str
     client: str
     since: Any
-    """When its transaction began; as all that follows, None if that is not for this role to see."""
+    """When its transaction began; like all following fields, None if this role may not see it."""
     seconds: float | None
     is_frozen: bool | None
     """Whether it has waited for its client for long."""
 
     @property
     def what(self) -> str:
-        """Who it is, for people."""
+        """Its description, for people."""
         return f"of the server ({self.application or 'no application name'}, {self.client})"
 
 
 class Patience:
-    """How long a write waits to be alone before it gives way, and how long it has done so in all.
+    """How long a write waits to be alone before it gives way, and how long it has waited in total.
 
     >>> patience = Patience(5)
     >>> [patience.seconds, patience.goes_on(), patience.seconds, patience.goes_on()]
@@ -86,7 +88,7 @@ class Patience:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """As if it had not waited yet."""
+        """Reset, as if it had not waited yet."""
         self._left = self._seconds_max
         self._next = FIRST_WAIT_SECONDS
 
@@ -96,7 +98,7 @@ class Patience:
         return min(self._next, self._left)
 
     def goes_on(self) -> bool:
-        """Said when it has waited in vain: whether it may ask again."""
+        """Called after a wait in vain; returns whether it may try again."""
         self._left -= self.seconds
         self._next = min(self._next + 1.0, LAST_WAIT_SECONDS)
         return self._left > 0
@@ -112,7 +114,7 @@ class Turn:
         self._lock_timeout_seconds = address.lock_timeout_seconds
 
     def take(self, db: SqlConnection, *, alone: bool, seconds: float | None = None) -> None:
-        """Wait for it, at most so long where that is said; it ends with the transaction."""
+        """Wait for the turn, at most for the given time, if any; it ends with the transaction."""
         if alone and seconds is not None:
             millis = (max(1, round(each * 1000)) for each in (seconds, self._lock_timeout_seconds))
             db.execute(ALONE_WITHIN, (self.key, *(f"{each}ms" for each in millis)))
@@ -162,7 +164,7 @@ def _named(holder: Holder) -> str:
 
 
 def who_writes(holders: list[Holder]) -> list[dict[str, Any]]:
-    """Who keeps others from writing, as a store describes it."""
+    """The writer that keeps others from writing, for a store's description."""
     return [
         {
             "pid": each.pid,

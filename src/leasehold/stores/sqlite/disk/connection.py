@@ -1,4 +1,4 @@
-"""Opening a SQLite connection the one right way.
+"""Opening SQLite connections in the one correct way.
 
 Read connections, lent one at a time.
 """
@@ -27,14 +27,14 @@ from leasehold.stores.sqlite.schema.migrate import migrate, migrations, schema_v
 from leasehold.stores.sqlite.writing.turn import wait_when_busy
 
 SQLITE_OLDEST: Final = (3, 51, 3)
-"""Up to 3.51.2 a reset of the write-ahead log can corrupt the database."""
+"""The oldest safe version: up to 3.51.2 a reset of the write-ahead log can corrupt the database."""
 
 BUSY_SECONDS: Final = 10.0
-"""How long to wait for SQLite's own locks: for an application's transaction, as a rule."""
+"""How long to wait for SQLite's own locks, usually for an application's transaction."""
 WAL_PAGES_BEFORE_CHECKPOINT: Final = 4000
 WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
 STATEMENTS_KEPT: Final = 500
-"""More than any verb has: of a hundred, which is usual, a check would prepare all its own anew."""
+"""More than any verb needs: with the usual hundred, a check would prepare all of its own again."""
 
 
 def check_sqlite_version() -> None:
@@ -51,7 +51,7 @@ def check_sqlite_version() -> None:
 def open_writer(
     path: Path, durability: Durability, busy_seconds: float | None = None
 ) -> apsw.Connection:
-    """A connection that may write, its schema up to date. Call it under the store's file lock.
+    """A connection that may write, with the schema up to date. Call it under the store's file lock.
 
     A file of another program is refused untouched.
     """
@@ -60,9 +60,10 @@ def open_writer(
         try:
             wait_when_busy(db, BUSY_SECONDS if busy_seconds is None else busy_seconds)
             schema_version(db, path)
-            # Each pragma is its own call: apsw runs a string of several only up to the first row.
+            # Each pragma is a separate call: apsw runs a string of several only up to the first
+            # row.
             for pragma in (
-                "auto_vacuum = INCREMENTAL",  # counts only before the first table
+                "auto_vacuum = INCREMENTAL",  # takes effect only before the first table
                 "journal_mode = WAL",
                 f"synchronous = {durability.upper()}",
                 f"wal_autocheckpoint = {WAL_PAGES_BEFORE_CHECKPOINT}",
@@ -90,13 +91,13 @@ def open_reader(path: Path) -> apsw.Connection:
 
 
 def is_up_to_date(db: apsw.Connection, path: Path) -> bool:
-    """Whether the schema is ours and the newest; a file of another program is refused."""
+    """Whether the schema is Leasehold's newest; a file of another program is refused."""
     with translated(path):
         return schema_version(db, path) == migrations()[-1][0]
 
 
 def connected(path: Path) -> apsw.Connection:
-    """A connection to a file that must be there, settled as all of ours are."""
+    """A connection to a file that must exist, with the settings that all connections have."""
     db = apsw.Connection(
         str(path), flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS_KEPT
     )
@@ -110,13 +111,13 @@ def connected(path: Path) -> apsw.Connection:
 
 def _mentions(*values: Any) -> int:
     text, part = values
-    # Payloads and messages come as bytes, which need not be UTF-8.
+    # Payloads and messages are bytes, which need not be UTF-8.
     return mentions(text.decode(errors="replace") if isinstance(text, bytes) else text, part)
 
 
 def _keep_plans(db: apsw.Connection) -> None:
-    """Plan a statement once. Else SQLite plans those with a range, or on a table with a partial
-    index, again for every new value: that costs more than to carry them out.
+    """Plan a statement only once. Otherwise SQLite plans those with a range, or on a table with a
+    partial index, again for every new value, which costs more than carrying them out.
     """
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
@@ -125,7 +126,7 @@ KEPT: Final = 8
 
 
 class _Loan:
-    """What a thread that reads holds on to, until it gives the connection back."""
+    """Held by a reading thread until it returns the connection."""
 
     __slots__ = ("__weakref__",)
 
@@ -138,11 +139,11 @@ class _Lent(NamedTuple):
 class Readers:
     """A small pool: readers see the last commit and never wait for a writer.
 
-    They answer when the commits they have seen are durable.
+    A read returns only when the commits it has seen are durable.
 
     A connection comes back however a read is left. A signal handler may raise at any instruction,
-    even on the way to give it back: so the pool knows the loans by weak references, and whatever
-    is lent to nobody any more is fetched by the next who looks.
+    even while the connection is being returned, so the pool tracks loans by weak references, and
+    the next caller reclaims connections that nobody holds any more.
     """
 
     def __init__(self, path: Path, watch: FileWatch, sync: LogSync) -> None:
@@ -154,7 +155,9 @@ class Readers:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Make what threads wait at; in a forked child again, where those threads are not."""
+        """Create the locks; called again in a forked child, where the threads that may hold them do
+        not exist.
+        """
         self._mutex = threading.Lock()
         self._changed = threading.Condition(self._mutex)
         self._lent: dict[weakref.ref[_Loan], _Lent] = {}
@@ -178,10 +181,10 @@ class Readers:
     def _borrow(self, loan: _Loan) -> apsw.Connection:
         borrower = threading.get_ident()
         while True:
-            # Opened in here, too: were the last connection lost, SQLite would delete the log.
+            # Opened in here too: if the last connection were lost, SQLite would delete the log.
             with SHIELD, self._mutex:
                 self._fetch_abandoned()
-                # A thread that reads already may read more: a pause waits for it.
+                # A thread that is already reading may read more: a pause waits for it.
                 if not self._paused or self._is_reading(borrower):
                     if self._closed:
                         raise StoreClosedError(f"the store {self._path} is closed")
@@ -200,7 +203,8 @@ class Readers:
             if lent is None:
                 return
             if self._pid != os.getpid():
-                # Forked inside the read: it is the parent's connection, and not even to be closed.
+                # Forked inside the read: the connection is the parent's and must not even be
+                # closed.
                 self._idle.append(lent.db)
             else:
                 self._take_back(lent.db)
@@ -231,10 +235,9 @@ class Readers:
     # -- forks, and the end ------------------------------------------------------------------
 
     def pause(self, seconds: float) -> bool:
-        """Let no read begin, and wait for those under way; False if that takes too long.
+        """Block new reads, and wait for running ones; False if that takes too long.
 
-        It cannot be done by a thread that is itself inside a read. `resume` must follow in any
-        case.
+        A thread that is itself inside a read cannot do this. `resume` must always follow.
         """
         if not self._mutex.acquire(timeout=seconds):
             return False

@@ -1,19 +1,18 @@
-"""Whether a store goes on where it was left, or was exchanged for an older copy meanwhile.
+"""Whether a store continues where it was left, or was replaced by an older copy meanwhile.
 
-Beside the database there is a small file, `continuity`. Every process that may write holds it, by a
-shared lock, and notes which file it has opened. The last one to close the store notes there how far
-it had come: the store's clock, and the floor under its lease versions. The note never travels with
-a copy of the database. So, when a store is opened that nobody else holds and that is not exactly
-where the note says it was left, it was either not closed (its process was killed) or exchanged (it
-was restored).
+Beside the database there is a small file, `continuity`. Every process that may write holds a shared
+lock on it, and notes which file it has opened. The last one to close the store notes its progress:
+the store's clock, and the floor under its lease versions. The note never travels with a copy of the
+database. So if a store that nobody else holds is opened and its progress differs from the note, it
+was either not closed (its process was killed) or replaced (it was restored).
 
-A write-ahead log that lies beside a file to which it does not belong.
+The second subject is a write-ahead log beside a file to which it does not belong.
 
-A process that is killed leaves SQLite's log behind, and the next one to open the database replays
-it. If another file was put in the database's place meanwhile, SQLite cannot tell: it would replay
-the log of the one into the other. A backup bears a mark in the file itself, and loses it, there
-too, before anything is written to its own log. So a file that bears the mark has no log, and one
-that lies beside it is another's: it is moved out of the way, and kept.
+A killed process leaves SQLite's log behind, and the next one to open the database replays it. If
+the database was replaced by another file meanwhile, SQLite cannot tell: it would replay the log of
+one into the other. A backup has a mark in the file itself, which is removed, there too, before
+anything is written to its own log. So a file with the mark has no log, and a log beside it belongs
+to another file: it is moved aside and kept.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ READ: Final = "SELECT clock, version_floor FROM store_state"
 
 @dataclass(frozen=True, slots=True)
 class StoreProgress:
-    """How far a store has come: both numbers only ever grow."""
+    """A store's progress; both numbers only ever grow."""
 
     clock: int
     version_floor: int
@@ -56,7 +55,7 @@ class StoreProgress:
         return cls(int(str(clock)), int(str(version_floor)))
 
     def is_behind(self, other: StoreProgress) -> bool:
-        """Whether it was reached before the other: the store has gone back."""
+        """Whether it is earlier than the other, so that the store has gone back."""
         return self.clock < other.clock or self.version_floor < other.version_floor
 
 
@@ -76,7 +75,9 @@ def is_held(path: Path) -> bool:
 
 
 class Continuity:
-    """This process's hold on the note. All but `close` is called under the store's file lock."""
+    """This process's hold on the note. Everything except `close` is called under the store's file
+    lock.
+    """
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -99,29 +100,29 @@ class Continuity:
         return self._somebody_else_holds_it
 
     def is_unbroken(self, now: StoreProgress, changed_at: int) -> bool:
-        """Whether every write ever made to the store is still in it, as far as can be told.
+        """Whether, as far as can be determined, every write ever made to the store is still in it.
 
-        `changed_at` is the change time of the database, as the kernel keeps it: a person who puts
-        an older file back, and this note with it, cannot put that back.
+        `changed_at` is the database's change time as kept by the kernel: a person who restores an
+        older file together with this note cannot restore that time.
         """
         how, noted, noted_change = self._read()
         if noted is None:
             return False
         if self._somebody_else_holds_it:
-            # They have gone on since the last note.
+            # The other processes have continued since the last note.
             return not now.is_behind(noted)
         return how == _LEFT and noted == now and noted_change == changed_at
 
     def noted(self) -> StoreProgress | None:
-        """How far the store had come when the last note was taken, if it can be read."""
+        """The store's progress in the last note, if it can be read."""
         return self._read()[1]
 
     def note_in_use(self, now: StoreProgress, file: FileId) -> None:
-        """The store has come so far, and goes on from there, in this file."""
+        """Note the store's progress, from which it continues, in this file."""
         self._note(_IN_USE, now, inode=file[1])
 
     def note_left(self, now: StoreProgress, changed_at: int) -> None:
-        """The store is left there, unless others go on with it."""
+        """Note the progress at which the store is left, unless others continue to use it."""
         if self._try(fcntl.LOCK_EX):
             self._note(_LEFT, now, changed_at)
 
@@ -140,7 +141,7 @@ class Continuity:
     def _note(
         self, how: bytes, now: StoreProgress, changed_at: int = 0, inode: int = NOT_SAID
     ) -> None:
-        # Always as long as the one before. Nothing is synced: after a restart no note is trusted.
+        # Always the same length. Nothing is synced: after a restart no note is trusted.
         numbers = (now.clock, now.version_floor, changed_at, inode)
         os.pwrite(self._fd, b"%-8b %-24d %-24d %-24d %-24d\n" % (how, *numbers), 0)
 
@@ -156,8 +157,8 @@ _held: weakref.WeakSet[Continuity] = weakref.WeakSet()
 
 
 def _let_go_in_fork() -> None:
-    # A forked child shares its parent's hold. When the parent has ended, the child, which does not
-    # write, would make everybody believe that the store is still open.
+    # A forked child shares its parent's lock. After the parent's end, the child, which does not
+    # write, would make it seem that the store is still open.
     for continuity in list(_held):
         continuity.close()
 
@@ -177,7 +178,7 @@ BEARS_MARK: Final = "SELECT 1 FROM meta WHERE key = 'copy'"
 
 
 def has_log(files: StoreFiles) -> bool:
-    """Whether there are writes in the log that may not be in the database."""
+    """Whether the log has writes that may not be in the database."""
     return _size(files.log) > 0
 
 
@@ -187,7 +188,7 @@ def was_changed_under_others(files: StoreFiles) -> bool:
 
 
 def _is_another_file(files: StoreFiles) -> bool:
-    """Whether the file at the path is not the one of which the last opener has taken a note."""
+    """Whether the file at the path differs from the one noted by the last opener."""
     try:
         how, _, _, _, inode = files.continuity.read_bytes()[:NOTE_BYTES_MAX].split()
         noted = int(inode) if how == _IN_USE else NOT_SAID
@@ -198,13 +199,13 @@ def _is_another_file(files: StoreFiles) -> bool:
 
 
 def refuse_what_others_have_lost(files: StoreFiles) -> None:
-    """Raise StoreUnavailableError where others have the store open, and its files are not theirs.
+    """Raise StoreUnavailableError if others have the store open with different files.
 
-    They would never see writes to a new log, nor would its writer see theirs; and SQLite takes the
-    log beside a new database for a leftover, and empties it, though the only copy of what they have
-    acknowledged may be in it. Call it under the store's lock: no process is about to open the
-    store. One that is about to close it has deleted the log a moment before it lets go of the
-    store, so this waits a little.
+    They would never see writes to a new log, and its writer would not see theirs. SQLite also
+    treats the log beside a new database as a leftover and empties it, although it may hold the only
+    copy of writes that they have acknowledged. Call it under the store's lock, so that no process
+    is just opening the store. One that is closing it deletes the log a moment before it releases
+    the store, so this waits a little.
     """
     for _ in range(CLOSING_LOOKS):
         if not (is_held(files.continuity) and was_changed_under_others(files)):
@@ -229,8 +230,8 @@ def refuse_what_others_have_lost(files: StoreFiles) -> None:
 def set_foreign_log_aside(files: StoreFiles) -> None:
     """Call it under the store's lock, while no process has the store open.
 
-    Raises StoreUnavailableError where there is a log and no database: the last acknowledged writes
-    are in that log, and a new store would be made beside it.
+    Raises StoreUnavailableError if there is a log without a database: the last acknowledged writes
+    are in that log, and a new store would be created beside it.
     """
     if not has_log(files):
         return
@@ -256,7 +257,7 @@ def set_foreign_log_aside(files: StoreFiles) -> None:
 
 
 def _bears_mark(database: Path) -> bool:
-    """Whether the file itself, regardless of a log, is a backup that was never opened."""
+    """Whether the file itself, ignoring any log, is a backup that was never opened."""
     # Immutable: SQLite looks neither for a log nor for other processes.
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     try:
@@ -266,7 +267,7 @@ def _bears_mark(database: Path) -> bool:
         finally:
             db.close()
     except apsw.Error:
-        # A file that is only whole together with its log is no backup.
+        # A file that is complete only together with its log is not a backup.
         return False
 
 

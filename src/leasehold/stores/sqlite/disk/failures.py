@@ -1,4 +1,4 @@
-"""Refusals of the system and of SQLite, in the words of the store contract."""
+"""Errors of the system and of SQLite, as errors of the store contract."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NO_MORE_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether it is a limit of this process or of the machine, and no fault of the files."""
+    """Whether it is a temporary limit of this process or machine, not a fault of the files."""
     return error.errno in _NO_MORE_FILES
 
 
@@ -51,7 +51,7 @@ def of_files(error: OSError, path: Path) -> StoreError:
 def no_more_files() -> OSError | None:
     """Why this process can open no more files; None if it can.
 
-    SQLite only says that it could not open one.
+    SQLite only reports that it could not open a file.
     """
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -88,7 +88,7 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
                 is_transient=False,
             )
         case apsw.IOError() if StoreFiles(path).disk_is_full():
-            # SQLite has no word of its own for a log's index that it cannot lengthen.
+            # SQLite has no specific error for a log index that it cannot extend.
             return StoreFullError(f"the disk that holds {path} is full: free some space")
         case apsw.IOError():
             return StoreUnavailableError(
@@ -99,13 +99,13 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
 
 
 def not_text(error: UnicodeEncodeError) -> LeaseholdError:
-    """The error for a value that SQLite cannot even be asked about."""
+    """The error for a value that cannot be passed to SQLite."""
     return InvalidJobError(f"only UTF-8 text can be stored or looked for, not {error.object!r}")
 
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise SQLite's errors inside as our own."""
+    """Translate SQLite's errors inside this block into Leasehold's own."""
     try:
         yield
     except apsw.Error as error:

@@ -1,4 +1,4 @@
-"""The store's files: where they are, their modes, and the checks before SQLite sees them.
+"""The store's files: their places, their modes, and the checks before SQLite sees them.
 
 Beside `jobs.db` (and SQLite's own -wal and -shm) there is one folder, `jobs.db-run`:
 
@@ -9,9 +9,9 @@ Beside `jobs.db` (and SQLite's own -wal and -shm) there is one folder, `jobs.db-
     continuity    held by every process that may write; tells how the last one left the store
     synced        up to which commit the log is durable, for all processes
 
-The database file itself is never opened by anything but apsw: closing any other descriptor of it
-would drop SQLite's POSIX locks. So it is only ever looked at with stat(). The one exception is the
-moment in which it is made, when no connection can have it open yet.
+The database file itself is opened only by apsw: closing any other descriptor of it would drop
+SQLite's POSIX locks. So it is only inspected with stat(). The one exception is the moment of its
+creation, when no connection can have it open yet.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ from leasehold.errors import StoreFullError, StoreUnavailableError
 Durability = Literal["full", "normal"]
 
 LENGTHENED_BYTES: Final = 64 * 1024
-"""SQLite makes the index of its log longer by 32 KiB at a time."""
+"""SQLite extends the index of its log by 32 KiB at a time."""
 
 FileId = tuple[int, int]
-"""Device and inode: what tells a file from another one under the same name, as long as it lives."""
+"""Device and inode, which distinguish a file from another one under the same name as long as it
+exists.
+"""
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "ceph", "lustre", "glusterfs"}
     | {"fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse"}
 )
-"""Where neither SQLite's locks nor ours can be trusted."""
+"""File systems on which neither SQLite's locks nor Leasehold's can be trusted."""
 
 
 class StoreFiles:
@@ -52,7 +54,7 @@ class StoreFiles:
         self.log = database.with_name(database.name + "-wal")
         """SQLite's write-ahead log."""
         self.log_index = database.with_name(database.name + "-shm")
-        """SQLite's index of its log, which it can always make anew."""
+        """SQLite's index of its log, which it can always rebuild."""
         self.run_folder = database.with_name(database.name + "-run")
         self.write_lock = self.run_folder / "write.lock"
         self.workers = self.run_folder / "workers"
@@ -67,9 +69,9 @@ class StoreFiles:
         return cls(Path(os.path.realpath(path)))
 
     def prepare(self) -> bool:
-        """Check the place and make the folders; raises StoreUnavailableError with what to do.
+        """Check the place and make the folders; raises StoreUnavailableError with advice.
 
-        Answers whether the run folder is new.
+        Returns whether the run folder is new.
         """
         folder = self.database.parent
         if not folder.is_dir():
@@ -112,13 +114,13 @@ class StoreFiles:
         return is_new
 
     def remove_empty_folders(self) -> None:
-        """Leave nothing beside a file that is refused. A folder with anything in it stays."""
+        """Leave no empty folders beside a refused file. A folder with anything in it stays."""
         with suppress(OSError):
             for path in (self.workers, self.wake, self.run_folder):
                 path.rmdir()
 
     def file_id(self) -> FileId | None:
-        """Device and inode of the file that stands at the path now; None if there is none."""
+        """Device and inode of the file now at the path; None if there is none."""
         try:
             status = os.stat(self.database)
         except (FileNotFoundError, NotADirectoryError):
@@ -126,7 +128,7 @@ class StoreFiles:
         return status.st_dev, status.st_ino
 
     def lacks_log(self) -> bool:
-        """Whether SQLite's log or its index is missing, which no open connection is without."""
+        """Whether SQLite's log or its index is missing; an open connection always has both."""
         return not (self.log.exists() and self.log_index.exists())
 
     def changed_at(self) -> int:
@@ -136,7 +138,7 @@ class StoreFiles:
         return 0
 
     def has_content(self) -> bool:
-        """Whether there is more than an empty file."""
+        """Whether the file is not empty."""
         with suppress(FileNotFoundError):
             return self.database.stat().st_size > 0
         return False
@@ -149,12 +151,12 @@ class StoreFiles:
         return None
 
     def free_bytes(self) -> int:
-        """Room left on the disk for this user."""
+        """Disk space left for this user."""
         status = os.statvfs(self.database.parent)
         return status.f_bavail * status.f_frsize
 
     def disk_is_full(self) -> bool:
-        """Whether a file could not even be lengthened by what SQLite asks for at once."""
+        """Whether a file could not even be extended by the amount that SQLite asks for at once."""
         try:
             return self.free_bytes() < LENGTHENED_BYTES
         except OSError:
@@ -165,16 +167,16 @@ def create_private(path: Path) -> None:
     """Make an empty file for its owner only, unless there is one.
 
     SQLite would give it whatever mode the umask allows, and the umask belongs to the whole process:
-    to change it for a moment would change it for every other thread too. -wal and -shm get the mode
-    of the database. For a file of a store, call it under the store's lock: nobody of this process
-    may have opened the new file before it is closed here.
+    changing it for a moment would change it for every other thread too. -wal and -shm get the mode
+    of the database. For a file of a store, call it under the store's lock: no thread of this
+    process may open the new file before it is closed here.
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def locked_file_id(fd: int) -> FileId:
-    """Which file a descriptor leads to, even if another stands at its path by now."""
+    """The file behind a descriptor, even if another one is at its path by now."""
     status = os.fstat(fd)
     return status.st_dev, status.st_ino
 
@@ -193,7 +195,7 @@ def file_system(folder: Path) -> str:
 
 
 def boot_id() -> str:
-    """What changes with every start of the machine; "" where the system does not tell."""
+    """An id that changes with every boot of the machine; "" if the system has none."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
@@ -202,12 +204,12 @@ def boot_id() -> str:
 # -- room for new jobs --------------------------------------------------------------------------
 
 DISK_IS_ROOMY_BYTES: Final = 16 * DISK_RESERVE_BYTES
-"""With more free space than this, it is enough to look at the disk now and then."""
+"""With more free space than this, checking the disk now and then is enough."""
 DISK_LOOK_MICROS: Final = 1_000_000
 
 
 class DiskReserve:
-    """Reckons with the room that is left, and looks at the disk no more often than it must."""
+    """Tracks the remaining space, and checks the disk no more often than necessary."""
 
     def __init__(self, files: StoreFiles, env: Env) -> None:
         self._files = files
@@ -216,8 +218,8 @@ class DiskReserve:
         self._free_bytes = 0
 
     def refuse_when_low(self, drafts: Sequence[Draft]) -> None:
-        """Raise StoreFullError if these would eat into the reserve."""
-        # Every byte is written to the write-ahead log, and to the database later on.
+        """Raise StoreFullError if these jobs would eat into the reserve."""
+        # Every byte is written to the write-ahead log, and later to the database.
         needed = 0
         for draft in drafts:
             needed += 2 * len(draft.payload)

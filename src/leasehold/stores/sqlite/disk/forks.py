@@ -5,16 +5,16 @@ the table but not the locks: it believes itself protected, takes none of its own
 process to close the file deletes the write-ahead log under it. Acknowledged commits are lost then,
 and nothing looks damaged.
 
-So before a fork every store of the process stops at a gate, lets its writes and reads end and
-closes its connections. Afterwards parent and child both go on with the same object, and open the
-file again when they next use it. The child makes its locks and conditions anew, for the threads
-that may have held them are not there.
+So before a fork every store of the process blocks new calls, lets its writes and reads end, and
+closes its connections. Afterwards parent and child both continue with the same object, and open the
+file again when they next use it. The child recreates its locks and conditions, since the threads
+that may have held them do not exist there.
 
-Where that cannot be done (an application's connection is open, the forking thread is itself inside
-a read or a write, or others take too long), the parent keeps its connections, and in the child
-every use of that file is refused, through whatever path or store, before anything is acknowledged.
-The same holds for a fork that was not made by Python, whose hooks did not run: it is recognised by
-the process id.
+If that is impossible (an application's connection is open, the forking thread is itself inside a
+read or a write, or others take too long), the parent keeps its connections, and in the child every
+use of that file is refused, through any path or store, before anything is acknowledged. The same
+applies to a fork that was not made by Python, for which no hooks ran; it is recognised by the
+process id.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.database import Database
 
 RESEND_SECONDS: Final = 0.001
-"""After that time the fork has mostly returned, and a signal is the application's to hear."""
+"""By then the fork has usually returned, and the application can receive the signal."""
 EXIT_SECONDS: Final = 1.0
-"""How long the end of the process waits for the reads and writes of each store."""
+"""How long the exit of the process waits for the reads and writes of each store."""
 PATIENCE_SECONDS: Final = 5.0
 """How long a fork waits for reads and writes of other threads, in all stores together."""
 
@@ -53,7 +53,7 @@ NOT_PREPARED: Final = (
 
 
 class _Fork:
-    """The state of a fork under way."""
+    """The state of a fork in progress."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -63,20 +63,20 @@ class _Fork:
 
 
 class _Process:
-    """What this process knows of its stores; one per process, made anew in a forked child."""
+    """The process's record of its stores; recreated in a forked child."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.mutex = threading.RLock()
         """Held from before a fork until after it: stores are opened before or after, not during.
 
-        Taken and freed inside the shield: an interrupt that left it held would let no other thread
-        open a store, or fork, ever again.
+        Taken and released inside the shield: if an interrupt left it held, no thread could ever
+        open a store or fork again.
         """
         self.stores: weakref.WeakSet[Database] = weakref.WeakSet()
         self.fork: _Fork | None = None
         self.inherited: dict[FileId, str] = {}
-        """Files of which connections of an ancestor live on here, and why."""
+        """Files whose connections of an ancestor still exist here, and why."""
         self.kept: list[object] = []
         """Stores whose connections must never be closed here."""
 
@@ -85,20 +85,20 @@ _process = _Process()
 
 
 def register(store: Database) -> None:
-    """Mind this store when the process forks. Call it before its first connection is opened."""
+    """Handle this store when the process forks. Call it before its first connection is opened."""
     _notice_unannounced_fork()
     with SHIELD, _process.mutex:
         _process.stores.add(store)
 
 
 def forget(store: Database) -> None:
-    """It is closed."""
+    """Forget a closed store."""
     with SHIELD, _process.mutex:
         _process.stores.discard(store)
 
 
 def refuse_inherited(file: FileId, path: Path) -> None:
-    """Raise StoreLostError where connections of an ancestor to this file live on here."""
+    """Raise StoreLostError if connections of an ancestor to this file still exist here."""
     _notice_unannounced_fork()
     if _process.inherited:
         reason = _process.inherited.get(file)
@@ -130,8 +130,8 @@ def refusal(path: Path, reason: str) -> str:
 
 
 def _before() -> None:
-    # Signals are held back until after the fork: were one of the hooks below cut short, the stores
-    # would stay stopped for ever.
+    # Signals are held back until after the fork: if one of the hooks below were cut short, the
+    # stores would stay blocked for ever.
     SHIELD.__enter__()
     is_prepared = False
     try:
@@ -149,7 +149,8 @@ def _prepare() -> bool:
     fork = _process.fork = _Fork()
     deadline = SYSTEM.clock.monotonic() + PATIENCE_SECONDS
     for store in list(_process.stores):
-        # Until it is known to be closed: if anything goes wrong, the child must not use it.
+        # Kept until the store is known to be closed: if anything goes wrong, the child must not use
+        # it.
         fork.open_because[store] = "closing it before the fork failed"
         reason = store.close_for_fork(max(0.0, deadline - SYSTEM.clock.monotonic()))
         if reason is None:
@@ -185,7 +186,9 @@ def _after_in_child() -> None:
 
 
 def _open_shield() -> None:
-    """Let signals through again. Python drops what a hook raises: those that came are sent anew."""
+    """Let signals through again. Python drops exceptions of hooks, so pending signals are sent
+    again.
+    """
     noted = SHIELD.take_noted()
     SHIELD.__exit__(None, None, None)
     for signum in noted:
@@ -193,8 +196,8 @@ def _open_shield() -> None:
 
 
 def _send_anew(signum: int, forking: int) -> None:
-    """Send a signal once the thread that forked is out of our hook: on a busy machine it may be
-    there for long.
+    """Send a signal once the forking thread has left this hook, which may take long on a busy
+    machine.
     """
     pause = threading.Event()
     while _is_in_hook(forking):
@@ -217,7 +220,7 @@ def _notice_unannounced_fork() -> None:
 
 
 def _adopt(fork: _Fork | None) -> None:
-    """Begin a child's own record, from what its parent prepared for the fork."""
+    """Begin a child's own record, from the one that its parent prepared for the fork."""
     global _process  # one per process, and this is another process
     parent, _process = _process, _Process()
     _process.inherited = parent.inherited
@@ -237,12 +240,12 @@ def _adopt(fork: _Fork | None) -> None:
 
 
 def _keep_for_ever(inherited: list[object]) -> None:
-    """Let nothing close these connections, not even the interpreter when it ends."""
+    """Let nothing close these connections, not even the interpreter's exit."""
     _process.kept += inherited
     try:
         import ctypes
     except ImportError:
-        return  # Then they live as long as this module, which is nearly as long.
+        return  # Then they live as long as this module, which is nearly the same.
     for item in inherited:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
 
@@ -254,7 +257,7 @@ def _close_at_exit() -> None:
     """
     _notice_unannounced_fork()
     for store in list(_process.stores):
-        # An error now is as if the process had been killed, which does no harm.
+        # An error now has the same effect as a kill, which is harmless.
         with suppress(LeaseholdError, apsw.Error, OSError):
             store.close_for_fork(EXIT_SECONDS)
         store.resume_after_fork()

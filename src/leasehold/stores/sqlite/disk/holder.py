@@ -1,11 +1,12 @@
-"""Who keeps others from writing: the holder of the write lock, or of an open transaction.
+"""The process that keeps others from writing: the holder of the write lock, or of an open
+transaction.
 
-The holder of the lock is told by a note of a few bytes inside the lock's own file.
+The holder of the lock is identified by a note of a few bytes inside the lock's own file.
 
-The holder writes it through a shared mapping, which takes less than a microsecond and no call of
-the kernel. Only callers that have waited in vain read it, and `doctor`. A killed holder leaves its
-note behind, and one that was stopped right after it got the lock has not written it yet: no process
-is named that the kernel does not know as the holder (`writers_of`).
+The holder writes it through a shared mapping, which takes less than a microsecond and no system
+call. Only callers that have waited in vain read it, and `doctor`. A killed holder leaves its note
+behind, and one stopped right after it got the lock has not written it yet, so only a process that
+the kernel knows as the holder is named (`writers_of`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _VERBS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that holds the write lock, as far as it has told."""
+    """The process that holds the write lock, according to its note."""
 
     pid: int
     since_micros: int
@@ -75,11 +76,11 @@ class HolderNote:
         program = Path(sys.argv[0] if sys.argv and sys.argv[0] else sys.executable).name
         self._program = program.encode(errors="replace")[:_PROGRAM_BYTES]
         self._page: mmap.mmap | None = None
-        # Where it cannot be written, on a full disk, the lock works all the same.
+        # If it cannot be written because the disk is full, the lock still works.
         with suppress(OSError, ValueError):
             if os.fstat(fd).st_size < _NOTE.size:
-                # Written, not only lengthened: to fill a hole in a file through a mapping kills
-                # the process when the disk is full.
+                # Written, not only extended: filling a hole in a file through a mapping kills the
+                # process when the disk is full.
                 os.pwrite(fd, bytes(_NOTE.size), 0)
             self._page = mmap.mmap(fd, _NOTE.size)
 
@@ -107,7 +108,7 @@ def doing(operation: object) -> str:
 
 
 def holder_of(lock_path: Path) -> Holder | None:
-    """The holder of the lock at this moment; None if there is none, or it has not told."""
+    """The present holder of the lock; None if there is none, or it has left no note."""
     try:
         fd = os.open(lock_path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -146,9 +147,9 @@ def _verb(name: str) -> str:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process cannot go on by itself: stopped by a signal, or by a debugger.
+    """Whether a process is stopped by a signal or by a debugger.
 
-    False where the system does not tell.
+    False if the system does not tell.
     """
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
@@ -156,11 +157,11 @@ def is_stopped(pid: int) -> bool:
 
 
 def open_transaction_of(database: Path) -> tuple[int, str] | None:
-    """The process that has an application's transaction open, and its note; None if none has."""
+    """The process with an application's transaction open, and its note; None if there is none."""
     files = StoreFiles(database)
     with suppress(OSError, ValueError):
         note = files.transaction_note.read_text(encoding="utf-8")
-        pid = int(note.partition(" ")[0])  # No number in a note that was cut off: on a full disk.
+        pid = int(note.partition(" ")[0])  # No number, because a full disk has cut off the note.
         # A process that writes to SQLite's log has a lock in the file beside it.
         if is_verified(pid, files.log_index, "POSIX"):
             return pid, note
@@ -168,7 +169,7 @@ def open_transaction_of(database: Path) -> tuple[int, str] | None:
 
 
 def busy(database: Path) -> StoreBusyError:
-    """Who keeps the store from writing, as far as is known."""
+    """The error that names who keeps the store from writing, as far as is known."""
     found = open_transaction_of(database)
     if found is None:
         return StoreBusyError(
@@ -195,10 +196,10 @@ Kind = Literal["FLOCK", "POSIX"]
 
 
 def writers_of(path: Path, kind: Kind) -> frozenset[int] | None:
-    """The processes that hold a lock on this file to write; None where the kernel does not tell.
+    """The processes that hold a write lock on this file; None if the kernel does not tell.
 
-    It tells of no process outside this one's pid namespace, and on some file systems it names
-    another device than the file does: where no lock at all is known of a file, nothing is.
+    It does not report processes outside this one's pid namespace, and on some file systems it names
+    a different device than the file has: if it knows of no lock at all on a file, nothing is known.
     """
     try:
         status = path.stat()
@@ -215,7 +216,8 @@ def writers_of(path: Path, kind: Kind) -> frozenset[int] | None:
 def is_verified(pid: int, path: Path, kind: Kind) -> bool:
     """Whether a process that has noted that it holds a lock may be named as its holder.
 
-    It is alive, too: a lock that a fork has inherited is still known by who took it.
+    It must also be alive: a lock inherited by a fork is still listed under the process that took
+    it.
     """
     holders = writers_of(path, kind)
     return (holders is None or pid in holders) and _is_alive(pid)
@@ -227,5 +229,5 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # There is one, of another user.
+        pass  # It exists, but belongs to another user.
     return True

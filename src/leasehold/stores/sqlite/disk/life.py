@@ -1,8 +1,9 @@
-"""Proof of death: every worker holds a lock that the kernel frees when its whole tree is gone.
+"""Proof of death: every worker holds a lock that the kernel frees when its whole process tree is
+gone.
 
 The worker's children inherit the lock's descriptor, so a free lock proves that no process is left
-that could still be working on its jobs. Where a stray child lives on, the lock stays taken and the
-jobs wait for their leases: when in doubt, no worker is robbed.
+that could still be working on its jobs. If a stray child survives, the lock stays taken and the
+jobs wait for their leases to expire: in doubt, no job is taken away.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ class LockedLife:
     def __init__(self, folder: Path, life: Life, leave: Callable[[], None]) -> None:
         self._path = folder / lock_name(life)
         self._leave = leave
-        # Locked before it gets its name, so that it is never seen there with its lock free.
+        # Locked before the file gets its name, so that it is never seen there with its lock free.
         hidden = folder.parent / self._path.name
         self._fd: int | None = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.write(self._fd, f"{life.number} {life.worker}".encode())
             fcntl.flock(self._fd, fcntl.LOCK_EX)
-            # Somebody may have deleted it. That proves no death: jobs wait for their leases.
+            # The folder may have been deleted. That proves no death: jobs wait for their leases.
             folder.mkdir(mode=0o700, exist_ok=True)
             hidden.rename(self._path)
         except BaseException:
@@ -47,7 +48,7 @@ class LockedLife:
         self.let_go()
 
     def let_go(self) -> None:
-        """Free the lock without a word to the registry, for a worker that never got into it."""
+        """Free the lock without using the registry, for a worker that was never entered."""
         if self._fd is None:
             return
         with contextlib.suppress(FileNotFoundError):
@@ -80,7 +81,7 @@ class Deaths:
                     path.unlink()
 
     def _lock_files(self) -> list[Path]:
-        # A folder that somebody has deleted proves no death; the next write notices it.
+        # A deleted folder proves no death; the next write notices it.
         with contextlib.suppress(FileNotFoundError):
             return list(self._folder.iterdir())
         return []
@@ -93,7 +94,7 @@ class Deaths:
             except FileNotFoundError:
                 continue
             try:
-                # Shared, so that sweeps that look at the same moment do not take each other for it.
+                # Shared, so that concurrent sweeps do not mistake each other for the worker.
                 fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 number, _, worker = os.read(fd, 4096).decode().partition(" ")
                 if number.isdigit():

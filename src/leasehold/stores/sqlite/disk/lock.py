@@ -1,9 +1,9 @@
-"""The store's file lock, which makes processes write in turn.
+"""The store's file lock, which makes processes take turns to write.
 
-The kernel serves waiting processes in the order they came, and would let them wait for ever. So the
-waiting is done by a thread of the lock's own: it keeps the place in the kernel's queue, while the
-caller waits for it no longer than agreed, and can be interrupted. A caller that gives up leaves the
-place to the next one in this process; if there is none when the lock comes, it is let go.
+The kernel serves waiting processes in order, and would let them wait for ever. So a thread of the
+lock does the waiting: it keeps the place in the kernel's queue, while the caller waits for the
+thread, with a timeout and interruptibly. A caller that gives up leaves the place to the next one in
+this process; if there is none when the lock is granted, it is released.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from leasehold.stores.sqlite.disk.holder import (
 )
 
 LOCK_TIMEOUT_SECONDS: Final = 30.0
-"""How long a write waits for its turn, unless the store was opened with another limit."""
+"""How long a write waits for its turn by default."""
 LOCK_TIMEOUT_SECONDS_MAX: Final = 86_400.0
 
 
@@ -56,23 +56,23 @@ class WriteLock:
         return locked_file_id(self._fd)
 
     def acquire(self, doing: str) -> None:
-        """Take the lock. Raises StoreBusyError after the time agreed, or Interrupted."""
+        """Take the lock. Raises StoreBusyError after the timeout, or Interrupted."""
         if self._line.is_standing or not _try(self._fd):
             self._wait()
         self._note.write(doing)
 
     def release(self) -> None:
-        if self._fd >= 0:  # A process that was forked while it was held has lost it.
+        if self._fd >= 0:  # A process forked while the lock was held does not have it.
             self._note.strike_out()
             fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def _wait(self) -> None:
         if self._line.wait(self._timeout_seconds):
             return
-        # Its folder is the database's name with "-run" behind it.
+        # Its folder is the database's name followed by "-run".
         database = Path(str(self._path.parent).removesuffix("-run"))
         if open_transaction_of(database) is not None:
-            # The holder of the lock waits for that, too.
+            # The holder of the lock waits for that transaction too.
             raise busy(database)
         holder = holder_of(self._path)
         waited = f"{database} stays locked: after {self._timeout_seconds:g} s of waiting,"
@@ -85,7 +85,7 @@ class WriteLock:
         )
 
     def _held_without_a_note(self, waited: str) -> StoreBusyError:
-        """The holder of the lock has not said so yet, or is no part of Leasehold."""
+        """The holder of the lock has not left a note yet, or is another program."""
         known = sorted(writers_of(self._path, "FLOCK") or ())
         if not known:
             return StoreBusyError(f"{waited} another process still holds its write lock; try again")
@@ -110,7 +110,7 @@ class WriteLock:
         self.drop()
 
     def drop(self) -> None:
-        """Close the descriptors, with no regard to threads: in a fork there are none."""
+        """Close the descriptors regardless of threads: in a fork there are none."""
         self._note.close()
         if self._fd >= 0:
             os.close(self._fd)
@@ -118,7 +118,7 @@ class WriteLock:
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
-            # No thread is waited for: the interpreter may be about to end, and its threads with it.
+            # Do not wait for a thread: the interpreter may be exiting, and its threads with it.
             self._line.close(join=False)
             self.drop()
 
@@ -135,14 +135,14 @@ class _Line:
         self._granted.acquire()
         self._thread: threading.Thread | None = None
         self.is_standing = False
-        """Whether the thread is in the queue now, for a caller or for one who gave up."""
+        """Whether the thread is in the queue now, for a caller or for one that gave up."""
         self._is_wanted = False
         self._is_closed = False
         self._waited_seconds = 0.0
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Until the lock is had; False when the time is over, counted from when the place was
-        taken: to be interrupted and to come back does not make it longer.
+        """Wait for the lock; False after the timeout, which counts from when the place was taken:
+        an interrupted caller that comes back does not get more time.
         """
         with self._mutex:
             self._is_wanted = True
@@ -157,7 +157,7 @@ class _Line:
                 raise
             return True
         except BaseException:
-            # Thrown in from outside, by any means: no thread is left to take the lock.
+            # An exception raised from outside, in any way: no caller is left to take the lock.
             if not self._give_up():
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
             raise
@@ -176,7 +176,7 @@ class _Line:
         self._asked.release()
 
     def _give_up(self) -> bool:
-        """Leave the place to the next caller; False if the lock has come in this very moment."""
+        """Leave the place to the next caller; False if the lock was granted in this moment."""
         with self._mutex:
             if self._granted.acquire(blocking=False):
                 return False
@@ -199,7 +199,7 @@ class _Line:
                     fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self, *, join: bool) -> None:
-        """The thread ends, at the latest when the lock would have come."""
+        """End the thread, at the latest when the lock would have been granted."""
         with self._mutex:
             if self._is_closed:
                 return
@@ -223,8 +223,8 @@ _open_locks: weakref.WeakSet[WriteLock] = weakref.WeakSet()
 
 
 def _let_go_in_fork() -> None:
-    # A forked child shares its parent's lock. Were the parent killed while it holds it, the child,
-    # which knows nothing of it, would keep everybody waiting for as long as it lives.
+    # A forked child shares its parent's lock. If the parent were killed while holding it, the
+    # child, unaware of it, would keep everybody waiting for as long as it lives.
     for lock in list(_open_locks):
         lock.drop()
 

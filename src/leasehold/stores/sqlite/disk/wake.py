@@ -2,8 +2,8 @@
 
 After a commit the writer puts a byte into every other process's FIFO; a thread on the other side
 reads it and calls the listeners there. It takes some tens of microseconds, and nothing polls the
-database. A byte is only a hint: a woken listener looks for itself, and a slow poll finds the news
-that a lost byte did not tell.
+database. A byte is only a hint: a woken listener checks for itself, and a slow poll makes up for a
+lost byte.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ READY: Final = b"r"
 ENDED: Final = b"e"
 CANCEL: Final = b"c"
 _STOP: Final = b"."
-"""Wakes the receiver so that it sees that it is to stop; by itself it says nothing."""
+"""Wakes the receiver so that it notices that it should stop; it carries no news."""
 
 CLOSE_WAIT_SECONDS: Final = 10.0
-"""How long closing waits for a listener that is at work. The receiver cleans up behind it."""
+"""How long closing waits for a running listener. The receiver cleans up afterwards."""
 
 READY_PAUSE_SECONDS: Final = 0.001
-"""Jobs that are submitted one by one, by many, share a wake-up: the first of them is told at once,
-and those of the next moment together."""
+"""Single submits by many callers share wake-ups: the first is announced at once, and those of the
+next moment together.
+"""
 
 FOLDER_STAMP_MICROS: Final = 50_000
 """How coarse a folder's time stamp may be: a listing made sooner after it is not trusted."""
@@ -65,7 +66,7 @@ class Wake:
     def begin_anew(self) -> None:
         """In a forked child: close the parent's descriptors, its listeners included; start empty.
 
-        As long as the child had the parent's FIFO open, the parent's death could not be told.
+        While the child has the parent's FIFO open, the parent's death cannot be detected.
         """
         inbox, self._inbox = self._inbox, None
         peers, self._peers = self._peers, {}
@@ -75,7 +76,7 @@ class Wake:
         self._begin()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call this listener from now on; the answer ends it."""
+        """Call this listener from now on; the returned function ends that."""
         with self._mutex:
             if self._closed:
                 raise StoreClosedError("the store is closed: there is nothing left to listen to")
@@ -90,7 +91,7 @@ class Wake:
         return end
 
     def send(self, hints: Hints) -> None:
-        """Tell all listeners, here and elsewhere, the news of a commit.
+        """Notify all listeners, here and in other processes, of a commit.
 
         No error is raised here: the caller's write has been committed.
         """
@@ -127,15 +128,15 @@ class Wake:
             try:
                 os.write(fifo, news)
             except BlockingIOError:
-                pass  # It is full of unread bytes: the peer will be awake for a long time.
+                pass  # It is full of unread bytes, so the peer will be awake for a while.
             except OSError:
                 self._forget(name)
 
     def close(self) -> None:
         """Stop listening, and leave no FIFO behind.
 
-        It never raises, and may be called again, by any thread, a listener's own included. The
-        FIFO belongs to the thread that reads it, which takes it away when it ends.
+        It never raises, and may be called again, by any thread, a listener's own included. The FIFO
+        belongs to the thread that reads it, which removes it at its end.
         """
         with self._mutex:
             self._closed = True
@@ -143,7 +144,7 @@ class Wake:
             for name in list(self._peers):
                 _close(self._peers.pop(name))
             if self._inbox is not None:
-                # One that is full of bytes needs no other to wake its reader.
+                # A full FIFO needs no further byte to wake its reader.
                 with contextlib.suppress(OSError):
                     os.write(self._inbox, _STOP)
             thread = self._thread
@@ -152,11 +153,12 @@ class Wake:
 
     def _find_peers(self) -> dict[str, int]:
         """Open FIFOs of the other processes; the folder is listed again only when it changed."""
-        # Asked after every commit, so not through pathlib, which takes longer than the kernel.
+        # Called after every commit, so not through pathlib, which takes longer than the system
+        # call.
         stamp = os.stat(self._folder_path).st_mtime_ns
         listed_stamp, listed_at = self._listed
-        # A folder's stamp is as coarse as the kernel's tick: a FIFO made just after the listing may
-        # not have changed it.
+        # A folder's time stamp is as coarse as the kernel's tick: a FIFO made just after the
+        # listing may not have changed it.
         if stamp == listed_stamp and listed_at - stamp // 1000 > FOLDER_STAMP_MICROS:
             return self._peers
         self._listed = (stamp, self._env.now_micros())
@@ -186,13 +188,13 @@ class Wake:
 
     def _listen(self) -> None:
         path = self._folder / self._name
-        # Made under a name of its own and moved into place when it is open for reading: no sender
-        # can find it without a reader and take its process for dead.
+        # Made under a temporary name and moved into place once it is open for reading, so that no
+        # sender can find it without a reader and conclude that its process is dead.
         hidden = self._folder.parent / self._name
         os.mkfifo(hidden, 0o600)
-        # Open for writing too, so that it never reads as closed while no peer has it open.
+        # Opened for writing too, so that it never reads as closed while no peer has it open.
         self._inbox = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        # Somebody may have deleted it: those who listened there look later, by their slow poll.
+        # The folder may have been deleted: its listeners then rely on their slow poll.
         self._folder.mkdir(mode=0o700, exist_ok=True)
         hidden.rename(path)
         with SHIELD:  # `close` joins the thread, which must have been started.
@@ -224,6 +226,6 @@ class Wake:
 
 
 def _close(fd: int) -> None:
-    """Close a descriptor; somebody else in this process may have closed it before."""
+    """Close a descriptor, which other code in this process may already have closed."""
     with contextlib.suppress(OSError):
         os.close(fd)

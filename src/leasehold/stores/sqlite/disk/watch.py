@@ -1,31 +1,31 @@
-"""Noticing that the file under an open store is not the one that stands at its path any more.
+"""Noticing that the file under an open store is no longer the one at its path.
 
-Deleted (`rm`), replaced (`mv` over it) or moved away with its folder, an open file goes on taking
-commits that will never be read. So before each commit a write asks the kernel for news of its files
-(`Notices`), and looks at their paths if there is any, if it cannot be asked, or if the last look
-was a second ago; a read looks once a second. A lost store stays lost, even if the file is moved
-back: the writes of others meanwhile are unknown here. Opening the store again is for the
-application to decide.
+If it is deleted (`rm`), replaced (`mv` over it) or moved away with its folder, an open file keeps
+accepting commits that will never be read. So before each commit a write asks the kernel for news
+about its files (`Notices`), and checks their paths if there is any, if the kernel cannot be asked,
+or if the last check was a second ago; a read checks once a second. A lost store stays lost, even if
+the file is moved back, since the writes of others meanwhile are unknown here. The application
+decides whether to open the store again.
 
 The same holds for SQLite's log and its index, without which the database is neither whole nor safe:
-what is committed to a deleted log is read by nobody else, and two processes that have an index each
-write over one another; and for the files that are locked, without which two processes write at the
-same time. While a connection is open, SQLite itself deletes neither. A log that was
-deleted is still whole for who has it open: it is copied into the database at once (`save_log`) if
-nobody has begun another one. If somebody has, nothing is copied any more, not even by closing: that
-could put old pages over new ones.
+commits to a deleted log are read by nobody else, and two processes with different indexes overwrite
+each other; and for the lock files, without which two processes write at the same time. While a
+connection is open, SQLite itself deletes neither. A deleted log is still complete for a process
+that has it open: it is copied into the database at once (`save_log`) if nobody has started another
+one. If somebody has, nothing is copied any more, not even by closing: that could put old pages over
+new ones.
 
 A file that was made, deleted and made again may get the same inode, but not while it is open here.
-Closing the connections of a lost file does no harm: SQLite deletes the write-ahead log by its name,
-which may be another file's by then, but looks whether the database has moved before it does.
+Closing the connections of a lost file is harmless: SQLite deletes the write-ahead log by name,
+which may belong to another file by then, but first checks whether the database has moved.
 
-To look at six paths takes ten times as long as to ask whether there is any news of them, and a
-write asks before each commit. The kernel (Linux, by inotify) notes such news in the very call that
-deletes or moves a file, and tells the next caller. It does not tell of a folder further up that is
-moved, or of a disk that is mounted over: so a caller looks now and then as well.
+Checking six paths takes ten times as long as asking whether there is news about them, and a write
+asks before each commit. The kernel (Linux, with inotify) records such news in the call that deletes
+or moves a file, and reports it to the next caller. It does not report that a folder further up was
+moved, or that a disk was mounted over it, so a caller also checks the paths now and then.
 
-The kernel takes some 15 ms to close such a descriptor, but no time to use it again for other files:
-so a few are kept when they are not needed any more.
+The kernel takes some 15 ms to close such a descriptor, but no time to reuse it for other files, so
+a few are kept when they are no longer needed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ctypes import CDLL
 
 
-# The number of links changes when a file is deleted that somebody has open.
+# The number of links changes when an open file is deleted.
 _IN_ATTRIB: Final = 0x004
 _IN_DELETE_SELF: Final = 0x400
 _IN_MOVE_SELF: Final = 0x800
@@ -60,12 +60,13 @@ _MASK: Final = _IN_ATTRIB | _IN_DELETE_SELF | _IN_MOVE_SELF
 
 SPARE_MAX: Final = 4
 _spare: list[tuple[int, int]] = []
-"""Descriptors that watch nothing, each with the process that it belongs to: one that a fork has
-copied would take the news away from the process that waits for it."""
+"""Descriptors that watch nothing, each with its process: one copied by a fork would take news away
+from the process that waits for it.
+"""
 
 
 class Notices:
-    """News of some files since this was made."""
+    """News about some files since this object was made."""
 
     def __init__(self, fd: int, libc: CDLL) -> None:
         self._fd = fd
@@ -77,7 +78,9 @@ class Notices:
 
     @classmethod
     def of(cls, paths: Iterable[str]) -> Notices | None:
-        """From now on; None where the system cannot tell, or has too many to tell already."""
+        """Watch these files from now on; None if the system cannot, or already has too many
+        watches.
+        """
         if sys.platform != "linux":
             return None
         try:
@@ -99,7 +102,7 @@ class Notices:
         return watch >= 0
 
     def have_come(self) -> bool:
-        """Whether there is news, of which nothing more is known."""
+        """Whether there is news, without details."""
         return bool(self._poll.poll(0))
 
     def close(self) -> None:
@@ -130,8 +133,8 @@ def _take_spare() -> int:
 
 
 def _tells_news(fd: int) -> bool:
-    """Whether this is still the descriptor that it was: code of the application that closes unknown
-    descriptors gives the number to another file.
+    """Whether this is still the same descriptor: application code that closes unknown descriptors
+    may let the number go to another file.
     """
     try:
         return os.readlink(f"/proc/self/fd/{fd}") == "anon_inode:inotify"
@@ -150,7 +153,7 @@ at_fork(after_in_child=_leave_to_parent)
 
 
 LOOK_SECONDS: Final = 1.0
-"""How old the last look may be for a read, and for a write that has no news of its files."""
+"""How old the last check may be for a read, and for a write without news about its files."""
 
 _Logs = tuple[FileId | None, FileId | None]
 """The log and its index."""
@@ -178,9 +181,11 @@ class FileWatch:
         self._mutex = threading.Lock()
         self._notices: Notices | None = None
         self._has_other_files = False
-        """Whether there are files to look after that the kernel was not asked about yet."""
+        """Whether there are files to watch that the kernel was not yet asked about."""
         self._is_worth_asking = False
-        """Whether the kernel is asked for news: not by who commits once, for whom it is dear."""
+        """Whether the kernel is asked for news: not by a process that commits once, for which it
+        would be expensive.
+        """
 
     @property
     def file(self) -> FileId | None:
@@ -188,7 +193,7 @@ class FileWatch:
         return self._file
 
     def opened(self, connect: Callable[[], C]) -> C:
-        """Open a connection, to the same file as all before; every connection comes from here."""
+        """Open a connection to the same file as all previous ones; all of them come from here."""
         expected = self._files.file_id()
         if self._file is not None:
             self.check()
@@ -210,12 +215,14 @@ class FileWatch:
         return connection
 
     def watch_locked(self, path: Path, file: FileId) -> None:
-        """From now on look after a file that this process has locked, too."""
+        """From now on also watch a file that this process has locked."""
         self._locked[os.fspath(path)] = file
         self._has_other_files = True
 
     def all_closed(self) -> None:
-        """This process has closed every connection and lock: SQLite may have deleted its log."""
+        """Called when this process has closed every connection and lock: SQLite may have deleted
+        its log.
+        """
         with self._mutex:
             self._logs = None
             self._locked.clear()
@@ -234,7 +241,7 @@ class FileWatch:
             ):
                 return
             if self._notices is None and self._is_worth_asking:
-                # From before the look: what happens after that is news.
+                # Made before the check, so that any later change is news.
                 self._notices = Notices.of(self._paths())
             self._is_worth_asking = True
         self.check()
@@ -248,7 +255,7 @@ class FileWatch:
             raise StoreLostError(self._lost)
 
     def _look(self) -> None:
-        # Not through pathlib, which takes longer than the kernel.
+        # Not through pathlib, which takes longer than the system call.
         try:
             status = os.stat(self._database)
         except OSError as error:
@@ -277,20 +284,20 @@ class FileWatch:
             self._notices = None
 
     def check_now_and_then(self) -> None:
-        """The same, if the last look was a while ago."""
+        """The same, if the last check was a while ago."""
         if self._file is not None and (
             self._lost is not None or self._clock.monotonic() - self._looked_at >= LOOK_SECONDS
         ):
             self.check()
 
     def save_log(self, db: apsw.Connection) -> None:
-        """Copy a log that was deleted into the database, if that can do no harm."""
+        """Copy a deleted log into the database, if that can do no harm."""
         if (
             self._logs is not None
             and _file_id(self._database) == self._file
             and _file_id(self._log) is None
         ):
-            # Where it fails, closing the last connection tries it again.
+            # If it fails, closing the last connection tries again.
             with suppress(apsw.Error):
                 db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
@@ -301,7 +308,7 @@ class FileWatch:
         self._lose("has lost its -wal or its -shm file, which was deleted or replaced")
         if any(now not in (None, then) for then, now in zip(opened, in_place, strict=True)):
             for connection in list(self._connections):
-                # One that is closed, or in use by another thread, refuses.
+                # A connection that is closed or in use by another thread refuses.
                 with suppress(apsw.Error):
                     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 

@@ -1,7 +1,8 @@
-"""Clean-ups and the archive: core.rules.cleaning decides; here it gets a look, and a way to write.
+"""Clean-ups and the archive: core.rules.cleaning decides; this module reads and writes for it.
 
-See `tables.cleanup`, `tables.removing` and `tables.archive`. Free pages go back to the disk some
-hundred at a time: never by a plain VACUUM, which would keep everybody out while it copies the file.
+See `tables.cleanup`, `tables.removing` and `tables.archive`. Free pages are returned to the disk a
+few hundred at a time, never by a plain VACUUM, which would lock everybody out while it copies the
+file.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from leasehold.stores.tables.cleanup import TableLook
 from leasehold.stores.tables.removing import TablePruning, TableRemoval
 from leasehold.stores.tables.statements import Clause, SqlCursor
 
-# Guard: rows of `finished` only, in the write that takes them out of it. A result past its time to
+# Guard: rows of `finished` only, in the write that removes them from it. A result past its time to
 # live leaves no summary.
 ARCHIVE: Final = f"""
     INSERT INTO archive
@@ -60,7 +61,7 @@ ARCHIVE: Final = f"""
         SELECT max(version) FROM attempt
         WHERE attempt.seq = job.seq AND attempt.error_type IS NOT NULL)
 """
-# A day that is none would be dropped last, or never: it is left to a person who reads `check`.
+# An invalid day would be dropped last or never: it is left to a person who reads `check`.
 OLDEST_DAY: Final = "SELECT day FROM archive WHERE typeof(day) = 'integer' ORDER BY day LIMIT 1"
 _ERROR_TEXT: Final = "coalesce(CAST(error_type || ': ' || error_message AS BLOB), '')"
 _HAS_TAG: Final = """
@@ -89,8 +90,8 @@ _QUEUE: Final = """
     iif(:by_queue, (SELECT lane.queue FROM job JOIN lane ON lane.id = job.lane
                     WHERE job.seq = finished.seq), '')
 """
-# Cancelled and dead jobs stand in an index by status and time. `status <> 5` is said again because
-# SQLite uses a partial index only for its very words.
+# Cancelled and dead jobs are in an index by status and time. `status <> 5` is repeated because
+# SQLite uses a partial index only if the query contains its condition literally.
 IN_TROUBLE: Final = f"""
     SELECT finished_at, seq, finished_at, {_QUEUE} FROM finished
     WHERE status = :status AND status <> 5 AND (finished_at, seq) > (:major, :minor)
@@ -108,14 +109,14 @@ RESULTS: Final = """
                 AND finished_at + job.result_ttl_seconds * 1000000 <= :now), ''
     FROM job WHERE result_ttl_seconds IS NOT NULL AND seq > :minor ORDER BY seq LIMIT :rows
 """
-# Dead and cancelled jobs keep theirs as long as they are here: they may be replayed. A completed
-# one has at least one attempt record until its history is dropped.
+# Dead and cancelled jobs keep their history as long as they exist, since they may be replayed. A
+# completed one has at least one attempt record until its history is dropped.
 HISTORIES: Final = """
     SELECT 0, seq, (SELECT finished_at FROM finished WHERE seq = attempt.seq AND status = 5), ''
     FROM attempt WHERE seq > :minor AND seq < :bound GROUP BY seq ORDER BY seq LIMIT :rows
 """
-# Each completed job has at least three events: as many jobs as a third of the bound are enough. A
-# job without an attempt record has lost its history, and is not counted.
+# Each completed job has at least three events, so a third of the bound is enough jobs. A job
+# without an attempt record has lost its history, and is not counted.
 HISTORY_BOUND: Final = """
     SELECT max(seq) FROM (
         SELECT seq, sum(events) OVER (ORDER BY seq DESC) AS total FROM (
@@ -123,12 +124,12 @@ HISTORY_BOUND: Final = """
             WHERE status = 5 GROUP BY attempt.seq ORDER BY attempt.seq DESC LIMIT ?1 / 3 + 1))
     WHERE total > ?1
 """
-# One whose time cannot be read is as old as can be.
+# A record with an unreadable time counts as oldest.
 OLDEST_AUDIT: Final = f"""
     SELECT iif(typeof(at) = 'integer', min(max(at, 0), {MOMENT_MAX}), 0)
     FROM {{}} ORDER BY n LIMIT 1
 """
-# A time that cannot be right says nothing: the next job's is looked at.
+# An impossible time is ignored, and the next job's time is used.
 SUBMITTED: Final = f"""
     SELECT seq, created_at FROM job
     WHERE seq >= ? AND typeof(created_at) = 'integer' AND created_at BETWEEN 0 AND {MOMENT_MAX}
@@ -138,18 +139,19 @@ NEXT_SEQ: Final = "SELECT next_seq FROM store_state"
 
 
 KEPT_FREE: Final = 4
-"""One page in so many stays free inside the file: the jobs of the next day will fill it again, and
-giving it back only to ask for it anew would be work for nothing."""
+"""This share of the pages stays free inside the file: the next day's jobs will fill them again, and
+returning them only to ask for them again would be wasted work.
+"""
 
 
 def to_release(db: apsw.Connection, *, everything: bool) -> int:
-    """How many free pages are worth giving back to the disk."""
+    """How many free pages are worth returning to the disk."""
     free = int(str(db.pragma("freelist_count")))
     return free if everything else max(0, free - int(str(db.pragma("page_count"))) // KEPT_FREE)
 
 
 def release(db: apsw.Connection, pages: int) -> None:
-    """Give so many free pages back; the file shrinks with the next checkpoint."""
+    """Return free pages to the disk; the file shrinks with the next checkpoint."""
     if pages > 0:
         # Each page is one step of the statement: it must be run to its end.
         db.execute(f"PRAGMA incremental_vacuum({pages:d})").fetchall()
@@ -158,15 +160,15 @@ def release(db: apsw.Connection, pages: int) -> None:
 def checkpoint(db: apsw.Connection) -> None:
     """Move commits from the write-ahead log to the database, blocking no writer.
 
-    Called where no caller waits, so that less of it falls to commits.
+    Called when no caller waits, so that commits have less of it to do.
     """
-    # Busy: somebody else is at it already.
+    # Busy: another process is already doing it.
     with suppress(apsw.BusyError):
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
 
 class CleanUpLook(TableLook):
-    """What core.rules.cleaning asks of a reader."""
+    """The reads for core.rules.cleaning."""
 
     load_rules = staticmethod(read_rules)
     stats = STATS
@@ -201,7 +203,7 @@ class CleanUpLook(TableLook):
 def first_submitted_after(db: apsw.Connection, cutoff: int) -> int:
     """The number of the first job submitted after the cutoff; above all of them if there is none.
 
-    By bisection: the store's clock never steps back, so numbers and times grow together.
+    Found by bisection: the store's clock never steps back, so numbers and times grow together.
     """
     row: Any = db.execute(NEXT_SEQ).fetchone()
     low, high = 1, int(row[0])
@@ -215,13 +217,13 @@ def first_submitted_after(db: apsw.Connection, cutoff: int) -> int:
     return high
 
 
-# Audit records are numbered in the order of their time. One whose time cannot be read is old.
+# Audit records are numbered in the order of their time. One with an unreadable time counts as old.
 ARCHIVE_AUDITS: Final = """
     INSERT INTO audit_archive (n, at, actor, action, count, detail)
     SELECT n, at, actor, action, count, detail FROM (SELECT * FROM audit ORDER BY n LIMIT ?2)
     WHERE at <= ?1 OR typeof(at) <> 'integer'
 """
-# Guard: only rows that have just been copied, in the same write.
+# Guard: only rows just copied, in the same write.
 FORGET_ARCHIVED_AUDITS: Final = """
     DELETE FROM audit WHERE n IN (SELECT n FROM audit_archive ORDER BY n DESC LIMIT ?)
 """
@@ -233,7 +235,7 @@ DROP_ARCHIVED_AUDITS: Final = """
 
 
 class Removal(TableRemoval):
-    """What core.rules.cleaning does inside a write."""
+    """The writes for core.rules.cleaning."""
 
     dependents = DependentsBook
     drop_audits = DROP_ARCHIVED_AUDITS
@@ -267,13 +269,13 @@ class Pruning(TablePruning):
         try:
             report = super().run(run, order)
         except UNREADABLE as error:
-            # The record of an earlier clean-up, as a rule: who only looks has nobody to mend it.
+            # Usually the record of an earlier clean-up, which a read-only caller cannot repair.
             if isinstance(error, LeaseholdError) or not database.mend():
                 raise
-        # Not while the error is handled: its traceback keeps the reader's rows alive.
+        # Not inside the error handler: its traceback keeps the reader's rows alive.
         report = report or super().run(run, order)
         if run is None and report.run is not None:
-            # Damage that no write has met yet is looked for once per clean-up.
+            # Search once per clean-up for damage that no write has met yet.
             database.mend()
         if run is not None:
             with database.read() as db:

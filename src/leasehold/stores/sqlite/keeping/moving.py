@@ -1,4 +1,4 @@
-"""The store as its rows, for who moves all of them: see `leasehold.core.rules.moving.RowStore`."""
+"""The store as its rows, for moving all of them: see `leasehold.core.rules.moving.RowStore`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ NOT_MOVED: Final = {
     "change": "who follows the feed begins anew, and is told of a gap",
     "sqlite_sequence": "SQLite's own; see `StoreCounters`",
 }
-"""Tables of which no row is moved, and why."""
+"""Tables whose rows are not moved, and why."""
 NOT_MOVED_COLUMNS: Final = {
     ("running", "moved_by"): "about the clock of this machine, and a holder who is gone"
 }
 
 TABLES: Final = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
-# Without generated columns. `pk` is the place in the primary key, from 1.
+# Generated columns are excluded. `pk` is the position in the primary key, from 1.
 COLUMNS: Final = "SELECT name, pk FROM pragma_table_info(?) ORDER BY cid"
 STATE: Final = "SELECT clock, open_minute, version_floor, next_seq FROM store_state"
 USED_UP: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?"
@@ -50,7 +50,7 @@ class Rows(TableRows):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, os.path.abspath(database.files.database))
-        # An older copy is dealt with before its versions are asked for.
+        # A restored older copy is handled before its versions are read.
         database.open_to_write()
 
     def store_id(self) -> str:
@@ -60,7 +60,7 @@ class Rows(TableRows):
     def tables(self) -> list[Table]:
         with self._database.read() as db:
             names: list[Any] = db.execute(TABLES).fetchall()
-            # An application may have tables of its own in the file.
+            # An application may have its own tables in the file.
             return [_table(db, name) for (name,) in names if name in CELLS.keys() - NOT_MOVED]
 
     def rows(self, table: Table, after: Key | None, limit: int) -> list[Row]:

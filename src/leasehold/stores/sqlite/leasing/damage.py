@@ -1,13 +1,12 @@
 """Rows that cannot be read: looking for them, and setting their jobs aside as dead letters.
 
-A lease notices most of them by itself (`lease.py`). Some damage does not say which row it is in:
-text that is no UTF-8, for instance, cannot even be fetched, and the write fails. Then a reader,
-which blocks no writer, looks for the damaged rows, the jobs are set aside, and the write is tried
-again.
+A lease notices most of them itself (`lease.py`). Some damage does not show which row it is in: text
+that is not UTF-8, for instance, cannot even be fetched, and the write fails. Then a reader, which
+blocks no writer, finds the damaged rows, the jobs are set aside, and the write is retried.
 
-Guard of setting aside: the job's row is out of the state table it stands in, in the same write; its
-row in `job` is untouched. Nothing is taken for granted of a row's values: one that is no number
-where a number should be counts as 0.
+Guard of setting aside: the job's row leaves its state table in the same write; its row in `job` is
+untouched. Nothing is assumed about a row's values: anything but a number in place of a number
+counts as 0.
 """
 
 from __future__ import annotations
@@ -44,15 +43,15 @@ _READY: Final = f"RETURNING {_STATE}, {whole('available_at', MOMENT_MAX)}, {whol
 OUT_OF_READY: Final = f"""
     DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({keys_of("= $1")}) {_READY}
 """
-# Its place cannot be told from its row in `job`: every row of `ready` is looked at for it.
+# Its row in `job` does not show its place, so every row of `ready` is searched.
 OUT_OF_READY_ANYWHERE: Final = f"DELETE FROM ready WHERE seq = ? {_READY}"
 WAIT_FOR_NOBODY: Final = "DELETE FROM blocker WHERE seq = ?"
 OUT_OF_WAITING: Final = f"""
     DELETE FROM waiting WHERE seq = ?
     RETURNING {_STATE}, {whole("coalesce(due, since)", MOMENT_MAX)}, 0, {whole("status")}
 """
-# What is known of it elsewhere: neither a version nor an event number is used twice.
-# What is no number there is passed over: one more than 1e308 is 1e308.
+# What other tables know of it, so that no version or event number is used twice. Values that are
+# not integers are ignored: one more than 1e308 is 1e308.
 REACHED: Final = f"""
     SELECT coalesce((SELECT max({whole("version")}) FROM attempt WHERE seq = ?1), 0),
            coalesce((SELECT max({whole("ended_event")}) FROM attempt WHERE seq = ?1), 0),
@@ -72,7 +71,7 @@ ANY_LANE: Final = """
     UNION ALL SELECT min(id) FROM lane
 """
 _IS_BLOCKED: Final = "SELECT 1 FROM blocker WHERE seq = ? LIMIT 1"
-# Only a blocked job waits for no time.
+# Only a blocked job has no due time.
 NEVER_DUE: Final = f"""
     SELECT seq FROM waiting WHERE status <> {STATUS_CODE[Status.BLOCKED]} AND due IS NULL
 """
@@ -94,7 +93,7 @@ class Damaged(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """A job's row in `running`, as far as it can be read: what OUT_OF_RUNNING returns."""
+    """A job's row in `running`, as far as it can be read, as OUT_OF_RUNNING returns it."""
 
     version: int
     attempts: int
@@ -109,7 +108,7 @@ class _Running(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """How far a job has got, as far as that can be told."""
+    """A job's progress, as far as it can be determined."""
 
     version: int
     attempts: int
@@ -125,12 +124,14 @@ class Identity(NamedTuple):
 
 
 def find(db: apsw.Connection, limit: int = PASSED_OVER_AT_ONCE) -> list[Damaged]:
-    """Unfinished jobs that cannot be read. It reads all unfinished ones: not for a write."""
+    """Find unfinished jobs that cannot be read. This reads all unfinished jobs, so it is not for a
+    write.
+    """
     return list(islice(chain(_damaged(db, _LIVE), _never_due(db)), limit))
 
 
 def set_aside(step: Step, damaged: Damaged) -> Decision | None:
-    """Make a dead letter of a job that cannot be read, wherever it stands; None if it has ended."""
+    """Make an unreadable job a dead letter, whatever its status; None if it has ended."""
     return _running_aside(step, damaged) or _waiting_aside(step, damaged)
 
 
@@ -191,7 +192,7 @@ def _waiting_aside(step: Step, damaged: Damaged) -> Decision | None:
 
 
 def told(db: apsw.Connection) -> Iterator[str]:
-    """Every row that cannot be read, as sentences; also of jobs that were set aside."""
+    """Every unreadable row, as sentences, including those of jobs that were set aside."""
     yield from damaged_cells.told(db)
     yield from SCHEDULES.unreadable(db)
     yield from known.read_rules(db).problems()
@@ -213,7 +214,7 @@ def _never_due(db: apsw.Connection) -> Iterator[Damaged]:
 
 
 def _identity(step: Step, seq: int, stood_in: int = 0) -> Identity:
-    """The identity of a job, put right where it could not be named or found otherwise."""
+    """The identity of a job, repaired if it could not be named or found otherwise."""
     raw, lane, priority, _ = _row(step, IDENTITY, seq)
     try:
         job_id = raw.decode()
@@ -228,7 +229,7 @@ def _identity(step: Step, seq: int, stood_in: int = 0) -> Identity:
 
 
 def _reached_by(step: Step, seq: int, said: Reached) -> Reached:
-    """How far a job has got, by its row and by its other records."""
+    """A job's progress, from its row and its other records."""
     version, ended_event, n = _row(step, REACHED, seq)
     return Reached(max(said.version, version), said.attempts, max(said.events, ended_event, n))
 

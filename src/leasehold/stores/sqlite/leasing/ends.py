@@ -1,4 +1,4 @@
-"""What holders tell, and where jobs stand and end, in the words of this database.
+"""Holders' messages, statuses and ends of jobs: the statements for SQLite.
 
 See `tables.ends` and `tables.job_states`, and `core.rules.ends` for the records of ended attempts.
 """
@@ -20,12 +20,13 @@ ENDED: Final = f"""
     {ENDED_STATUS}, {whole("finished.version")}, {whole("finished.attempts")},
     {whole("finished.events")}, {whole("finished.available_at", MOMENT_MAX)}
 """
-# The record of an attempt that was taken from its holder has the expiry of its lease.
+# The record of an attempt taken from its holder has the expiry of its lease.
 SETTLED_UNDER: Final = f"""
     SELECT outcome, after, {whole("attempts")} FROM attempt
     WHERE seq = ? AND version = ? AND expires_at IS NULL
 """
-# A damaged cell must not stop the write: a value that is no blob is no result; any codec is read.
+# A damaged cell must not stop the write: a value other than a blob is not a result; any codec is
+# read.
 RESULT_OF: Final = """
     SELECT result, CAST(coalesce(result_codec, 'json') AS BLOB) FROM finished
     WHERE seq = ? AND typeof(result) = 'blob'
@@ -49,7 +50,7 @@ refuse = Histories.refuse
 settle_stale = Histories.settle_stale
 
 
-# Deleting the row is the fence: what this does not return was not the caller's any more.
+# Deleting the row is the fence: leases that this does not return no longer belonged to the caller.
 END_LEASE: Final = """
     DELETE FROM running WHERE seq = ? AND version = ?
     RETURNING seq, version, worker, acquired_at, attempts, events, leased_event, available_at,

@@ -1,4 +1,4 @@
-"""Lease in the words of this database; see `tables.leasing`."""
+"""Lease: the statements for SQLite; see `tables.leasing`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FIND_DUE: Final = """
     FROM waiting JOIN job USING (seq) LEFT JOIN lane ON lane.id = job.lane
     WHERE due <= ? ORDER BY due LIMIT ?
 """
-# A value that is no number is above all numbers, and left out.
+# A value that is not a number sorts above all numbers, and is left out.
 NEXT_DUE: Final = f"SELECT min(due) FROM waiting WHERE due <= {MOMENT_MAX}"
 # A due job is available; if no lease took it, its queue is paused or full.
 NEXT_PROBE: Final = "SELECT min(held_until) FROM lane WHERE pending > 0 AND held_until > ?"
@@ -57,13 +57,13 @@ GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 
 
 
 def promote(step: Step) -> int:
-    """Make due jobs pending; answers how many it found (at most PROMOTED_AT_ONCE)."""
+    """Make due jobs pending; returns how many it found (at most PROMOTED_AT_ONCE)."""
     found: list[Any] = step.execute(FIND_DUE, (step.now, PROMOTED_AT_ONCE)).fetchall()
     return leasing.enter_due(step, Histories, [row for row in found if _has_lane(step, row)])
 
 
 def _has_lane(step: Step, row: tuple[Any, ...]) -> bool:
-    """Whether a due job belongs anywhere; one that does not is set aside."""
+    """Whether a due job has a lane; one without is set aside."""
     _, seq, lane, *_ = row
     if lane is None:
         damage.set_aside(step, Damaged(seq, "it belongs to no queue and task"))
@@ -71,8 +71,8 @@ def _has_lane(step: Step, row: tuple[Any, ...]) -> bool:
 
 
 def next_due(step: Step, queues: Iterable[str]) -> int | None:
-    """When the next waiting job is due, the next task that is held back may be probed, or the next
-    job of these queues may start.
+    """When the next waiting job is due, the next held-back task may be probed, or the next job of
+    these queues may start.
     """
     rows = (step.execute(NEXT_DUE).fetchone(), step.execute(NEXT_PROBE, (step.now,)).fetchone())
     return leasing.next_moment(step, [row[0] for row in rows if row], queues)
@@ -110,7 +110,7 @@ class LeaseLook(TableLeaseLook):
         unreadable: list[tuple[Candidate, str]] = []
         floor = step.version_floor
         for job in self.taken:
-            # To unpack it once is faster than to ask it by name, and this is done for every job.
+            # Unpacking once is faster than access by name, and this runs for every job.
             (
                 _, _, _, _, available_at, version, attempts, events, job_id, payload, codec,
                 priority, allowance, lease_seconds, timeout_seconds, deadline, _, retry, metadata,

@@ -1,4 +1,4 @@
-"""Pending jobs in the words of this database: their rows, their order, and those parked for keys.
+"""Pending jobs: the statements for their rows, their order, and parked jobs, for SQLite.
 
 See `tables.order` and `tables.parking`. Every statement that reads in order is a seek.
 """
@@ -49,7 +49,7 @@ COUNTED: Final = """
     FROM json_each(?) AS named CROSS JOIN place ON place.seq = named.value
         CROSS JOIN key_lane ON key_lane.id = place.key_lane
 """
-# The accounts that have parked jobs of a group, behind one of them: one seek for each.
+# The accounts with parked jobs of a group, after a given one: one seek for each.
 PARKED_IN_GROUP: Final = f"""
     WITH RECURSIVE parked (lane, left) AS (
         SELECT min(lane), {PARKED_KEYS_AT_ONCE - 1} FROM ready INDEXED BY ready_by_parent
@@ -62,7 +62,7 @@ PARKED_IN_GROUP: Final = f"""
     SELECT parked.lane, key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
     FROM parked LEFT JOIN key_lane ON key_lane.id = -parked.lane WHERE parked.lane IS NOT NULL
 """
-# A moment that cannot be read may have come: it is above all moments.
+# An unreadable time may have come: it sorts above all times.
 RESTED: Final = f"""
     SELECT queue, key FROM resting WHERE queue = ?1 AND until <= ?2
     UNION ALL SELECT queue, key FROM resting WHERE queue = ?1 AND until > {MOMENT_MAX} LIMIT ?3
@@ -152,7 +152,7 @@ READY_IN_TIER: Final = f"""
     SELECT {CANDIDATE} FROM ready JOIN job USING (seq) WHERE ready.lane = ? AND tier = ?
     ORDER BY turn, ready.seq
 """
-# The index is named because a planner without statistics takes a lane for narrower than a group.
+# The index is named because a planner without statistics considers a lane narrower than a group.
 READY_IN_GROUP: Final = f"""
     SELECT {CANDIDATE} FROM ready INDEXED BY ready_by_parent JOIN job USING (seq)
     WHERE ready.parent_id = ? AND ready.lane = ?
@@ -185,9 +185,9 @@ FOR_LEASING: Final = Statements(SPREAD, NEXT_TIER, READY_IN_LANE, READY_IN_TIER)
 FOR_LEASING_IN_GROUP: Final = Statements(
     SPREAD_OF_GROUP, NEXT_TIER_OF_GROUP, READY_IN_GROUP, READY_IN_TIER_OF_GROUP
 )
-"""The same for the jobs of one parent, whose id comes first."""
+"""The same for the jobs of one parent, whose id is the first value."""
 FOR_COUNTING: Final = Statements(SPREAD, NEXT_TIER, PLACES_IN_LANE, PLACES_IN_TIER)
-"""Only where jobs stand."""
+"""Only the places of jobs."""
 
 
 class LaneReader(TableLaneReader):

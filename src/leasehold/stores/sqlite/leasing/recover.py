@@ -1,4 +1,4 @@
-"""Workers, whose lives are locks on files, and jobs that are taken back from them.
+"""Workers, whose lives are locks on files, and taking jobs back from them.
 
 Guard of the take: the row is still in `running` with the version that was read, in the same write.
 See `tables.recover`.
@@ -37,7 +37,7 @@ from leasehold.stores.tables.recover import (
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.database import Database
 
-# A life that cannot be read is no life: no death proves such a lease lost, and it waits to expire.
+# An unreadable life counts as none: no death proves such a lease lost, so it has to expire.
 LIFE: Final = "iif(typeof(life) = 'integer', life, 0)"
 _HELD_JOB: Final = f"""
     SELECT seq, id, lane, running.version, worker, {LIFE}, expires_at, heartbeat_at,
@@ -61,7 +61,7 @@ class Holdings(TableHoldings, Histories):
 
 
 def take_back_restored(step: Step) -> None:
-    """Take back every running job, after a copy of the store came back."""
+    """Take back every running job, after a copy of the store was restored."""
     running = [seq for (seq,) in step.execute(RUNNING)]
     recovery.take_back_restored(Holdings(step), _held(step, running, set_aside=[]))
 
@@ -69,7 +69,7 @@ def take_back_restored(step: Step) -> None:
 def _held(
     step: Step, jobs: Sequence[int], set_aside: list[Event]
 ) -> Iterator[tuple[HeldRow, HeldJob]]:
-    """Those of these jobs that run; jobs that cannot be read are set aside, with their events."""
+    """The given jobs that are running; unreadable ones are set aside, with their events."""
     for seq in jobs:
         problem = problem_with(step.db, seq)
         if problem is not None:
@@ -80,7 +80,7 @@ def _held(
 
 
 LIFE_BITS: Final = 48
-"""So many bits of chance tell the lives of one name apart."""
+"""How many random bits distinguish the lives of one name."""
 
 
 class Registry(TableRegistry):
@@ -106,7 +106,8 @@ class Registry(TableRegistry):
         return locked
 
 
-# `running` is small, so a reader simply reads it all. An expiry beyond all leases cannot be read.
+# `running` is small, so a reader simply reads all of it. An expiry beyond all possible leases
+# counts as unreadable.
 LOST: Final = f"""
     SELECT seq FROM running
     WHERE typeof(expires_at) <> 'integer' OR expires_at <= ?1

@@ -1,4 +1,4 @@
-"""Settle: a holder's last word on its lease, fenced by the lease version.
+"""Settle: the end of an attempt, reported by the lease's holder and fenced by the lease version.
 
 Guard of every statement here: the job's row is in `running` with exactly this version.
 
@@ -42,12 +42,12 @@ def settle(
     settlements: Sequence[Settlement],
     known_leases: Mapping[str, KnownLease],
 ) -> list[Settled | LeaseLostError]:
-    """Settle jobs that are still held; answer the rest with their fate.
+    """Settle jobs that are still held; for the others, return why their lease is over.
 
-    `known_leases` has the leases granted here, by job, which spares looking them up.
+    `known_leases` has the leases granted by this process, by job, to avoid looking them up.
     """
     if not are_of_different_jobs(settlements):
-        # Each is judged after the one before.
+        # Settlements of the same job are judged in order.
         return [answer for each in settlements for answer in settle(step, [each], known_leases)]
     keys: list[tuple[int, int]] = []
     lanes: dict[int, int] = {}
@@ -61,7 +61,7 @@ def settle(
             _, seq, lane = known
             keys.append((seq, version))
             lanes[seq] = lane
-    # The known number of a lease may be that of a discarded job: then it is not in `running`.
+    # A remembered job number may belong to a discarded job, which is then not in `running`.
     leases: dict[int, Any] = {row[0]: row for row in step.executemany(END_LEASE, keys)}
     if step.rules.key_limits:
         key_accounts.freed(KeyShelf(step), list(leases))
@@ -98,7 +98,7 @@ KNOWN_LEASES_MAX: Final = 100_000
 def exchange(
     database: Database, settlements: Sequence[Settlement], request: LeaseRequest | None
 ) -> Exchange:
-    """Settle and lease; facts about the leases are remembered once they are committed."""
+    """Settle and lease; the leases are remembered once they are committed."""
     # A lease does not pay for a long fan-out: the next exchange continues it.
     answer, granted = database.write(
         lambda step: _exchange(database, settlements, request, step), go_on=request is None
@@ -113,7 +113,7 @@ def exchange_once(
     settlements: Sequence[Settlement],
     request: LeaseRequest | None,
 ) -> Exchange:
-    """The same, or the answer to it when it was carried out before under this id."""
+    """Exchange, or return the earlier answer if this request id was carried out before."""
     carry_out = partial(_exchange, database, settlements, request)
     answer, granted = replies.exchange_once(
         database, request_id, settlements, request, carry_out, read_job
@@ -126,7 +126,7 @@ def exchange_once(
 def _remember(
     database: Database, settlements: Sequence[Settlement], granted: Sequence[Granted]
 ) -> None:
-    # Only now that they are committed: numbers of a write that was rolled back are used again.
+    # Only after the commit: the numbers of a write that is rolled back are used again.
     known = database.known_leases
     for settlement in settlements:
         known.pop(settlement.job_id, None)

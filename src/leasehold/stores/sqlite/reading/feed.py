@@ -32,13 +32,13 @@ _BOUNDS: Final = """
 
 
 class Feed(TableFeed):
-    """The feed of a SQLite store, which its triggers keep short."""
+    """The feed of a SQLite store, which its own triggers trim."""
 
     def bounds(self, db: apsw.Connection) -> Bounds:
         row: Any = db.execute(_BOUNDS).fetchone()
         oldest, latest, followed_at = row
         if followed_at is not None:
-            # A value that is no moment is taken for one long ago: the next look writes it anew.
+            # An invalid time counts as long ago: the next look writes it again.
             followed_at = int(followed_at) if followed_at.isdigit() else 0
         return Bounds(latest if oldest is None else oldest - 1, latest, followed_at)
 
@@ -51,7 +51,7 @@ class Feed(TableFeed):
             step.execute(f"DROP TRIGGER IF EXISTS {trigger}")
 
     def trim(self, step: Step, latest: int) -> None:
-        """The trigger `change_trimmed` does it."""
+        """Does nothing: the trigger `change_trimmed` trims it."""
 
 
 FEED: Final = Feed()

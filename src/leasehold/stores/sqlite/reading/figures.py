@@ -1,4 +1,4 @@
-"""Counts and measurements, in the words of this database. Jobs are never scanned.
+"""Counts and measurements: the statements for SQLite. Jobs are never scanned.
 
 See `tables.figures` (failures, workers, metrics) and `tables.sampling` (spans).
 """
@@ -57,7 +57,7 @@ KEEP: Final = f"INSERT OR REPLACE INTO failure VALUES ({', '.join('?' * 11)})"
 NAMES: Final = "SELECT queue, task FROM lane WHERE id = ?"
 FORGET: Final = "DELETE FROM failure WHERE fingerprint = ?"
 KNOWN_TYPE: Final = "SELECT 1 FROM error_total WHERE queue = ? AND error_type = ?"
-# A count that is none, since it was damaged, begins anew.
+# A damaged count that is not a number starts again.
 COUNT_TYPE: Final = f"""
     INSERT INTO error_total VALUES (?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET attempts = {whole("attempts")} + excluded.attempts,
@@ -72,7 +72,7 @@ ADD_WORKED: Final = f"""
     UPDATE worker_total SET last_at = ?, {_MORE}
     WHERE id IN (SELECT bucket FROM measured WHERE lane = 0)
 """
-# The jobs of a damaged lane are counted, too.
+# The jobs of a damaged lane are counted too.
 _QUEUE_OF: Final = "coalesce((SELECT CAST(queue AS TEXT) FROM lane WHERE id = ?2), '')"
 FIND_WORKER: Final = f"SELECT id FROM worker_total WHERE worker = ?1 AND queue = {_QUEUE_OF}"
 MAKE_WORKER: Final = f"""
@@ -81,7 +81,7 @@ MAKE_WORKER: Final = f"""
 
 
 class FailureBook(TableFailures):
-    """The failures, as core.rules.failures asks for them."""
+    """The failures, for core.rules.failures."""
 
     def __init__(self, db: apsw.Connection) -> None:
         super().__init__(LenientReader(db))
@@ -108,7 +108,7 @@ class FailureBook(TableFailures):
 def note_failures(
     db: apsw.Connection, failed: Sequence[tuple[int, str, JobError]], now: int
 ) -> None:
-    """Count attempts that failed, each given by its lane, its job and the error."""
+    """Count failed attempts, each given by lane, job and error."""
     names: dict[int, tuple[str, str]] = {}
     attempts = []
     for lane, job_id, error in failed:
@@ -120,9 +120,9 @@ def note_failures(
 
 
 OVERFLOWN_OR_UNREADABLE: Final = (*UNREADABLE, apsw.SQLError)
-"""What a sum of damaged cells may raise."""
+"""The errors that a sum of damaged cells may raise."""
 SOUND: Final = f" AND {sound_row('span')}"
-# Bits that no count has tell of a cell that is none, and so does a sum that is no integer.
+# Bits that no count has reveal a cell that is not a count, and so does a non-integer sum.
 _BITS: Final = " | ".join(LANE_COUNTERS)
 _LANE_QUEUE: Final = "CAST(queue AS BLOB)"
 _added: Final = "sum({})".format
@@ -135,8 +135,8 @@ TOTALS_OF_ALL: Final = totals_of_all_from(
 
 
 def _sound(column: str) -> str:
-    # A sweep mends a cell that is no count; a minute that ends before it must not fail. To look
-    # at every cell takes three times as long.
+    # A sweep repairs a cell that is not a count; a minute that ends before the sweep must not fail.
+    # Checking every cell takes three times as long.
     return _added(whole(column))
 
 
@@ -147,7 +147,7 @@ MEASURED: Final = """
     FROM measured JOIN lane ON lane.id = measured.lane
     WHERE queue = coalesce(?, queue) GROUP BY queue, measure, bucket
 """
-# The condition of the index stands in it word by word, or SQLite would not use it.
+# It repeats the condition of the index literally, since SQLite would not use the index otherwise.
 OLDEST: Final = oldest_from(
     "SELECT id, queue FROM lane WHERE queue = coalesce(?1, queue) AND pending > 0 "
     "UNION ALL SELECT -id, queue FROM (SELECT id, queue FROM key_lane "
@@ -202,7 +202,7 @@ class SpanShelf(TableSpans):
         try:
             return self._kept_that(resolution, queue, first)
         except UNREADABLE:
-            # Also inside a write, and one that mends: each begins with the end of its minute.
+            # Even inside a write that repairs: each begins by ending its minute.
             return self._kept_that(resolution, queue, first, SOUND)
 
     def last_counts(self, queue: str | None) -> Mapping[str, Span]:
@@ -244,14 +244,14 @@ class SpanShelf(TableSpans):
         return figures
 
     def _check(self, figures: Sequence[Any]) -> None:
-        # What is reckoned with them is kept.
+        # Values computed from them are stored.
         if {*map(type, figures)} != {int} or min(figures) < 0 or max(figures) > WHOLE_MAX:
             raise ValueError(f"a span with other figures than counts: {figures}")
 
 
 STANDING: Final = standings_from("lane", _LANE_QUEUE)
 
-# For the integrity check only: it does scan.
+# Only for the integrity check, which does scan.
 RECOUNT: Final = """
     SELECT lane.queue, lane.task, job.priority, count(*) FROM ready JOIN job USING (seq)
     JOIN lane ON lane.id = job.lane GROUP BY lane.id, job.priority
@@ -263,7 +263,7 @@ LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = ?"
 
 
 class MetricsReader(RememberedSpans, SpanShelf, TableMetrics):
-    """What core.rules.metrics asks of a reader."""
+    """The reads for core.rules.metrics."""
 
     keys_aged = EVERY_KEY
     stats = STATS
@@ -288,7 +288,7 @@ class MetricsReader(RememberedSpans, SpanShelf, TableMetrics):
 
 
 def problems(db: apsw.Connection) -> Iterator[str]:
-    """What does not fit together, as sentences."""
+    """The inconsistencies found, as sentences."""
     pending: list[Any] = db.execute(RECOUNT).fetchall()
     counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
     latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()

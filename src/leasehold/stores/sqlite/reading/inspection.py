@@ -1,4 +1,4 @@
-"""Looking at the store itself: integrity, copies, its description."""
+"""Inspecting the store itself: its integrity, copies and its description."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from leasehold.stores.tables.moving import READ_SEAL
 
 
 def check(db: apsw.Connection) -> list[str]:
-    """SQLite's own integrity check, then ours; the problems found."""
+    """SQLite's own integrity check, then Leasehold's; returns the problems found."""
     problems = [str(line) for (line,) in db.execute("PRAGMA integrity_check") if str(line) != "ok"]
     if problems:
         return problems
@@ -40,7 +40,7 @@ def check(db: apsw.Connection) -> list[str]:
 def _as_far_as_possible(
     db: apsw.Connection, name: str, part: Callable[[apsw.Connection], Iterable[str]]
 ) -> Iterator[str]:
-    """The findings of one part of the check; an unreadable row must not hide the rest."""
+    """The findings of one part of the check; an unreadable row must not hide the others."""
     try:
         yield from part(db)
     except UNREADABLE as error:
@@ -58,7 +58,7 @@ _PARTS: Final[dict[str, Callable[[apsw.Connection], Iterable[str]]]] = {
 
 
 def backup(db: apsw.Connection, target: Path, *, replace: bool) -> None:
-    """A consistent copy, made in one step; it appears under its name only when it is whole."""
+    """Make a consistent copy in one step; it gets its name only when it is complete."""
     if target.exists() and not replace:
         raise BackupExistsError(f"{target} already exists: a backup never overwrites anything")
     partial = target.with_name(f"{target.name}.partial-{os.getpid()}-{threading.get_ident()}")
@@ -66,7 +66,7 @@ def backup(db: apsw.Connection, target: Path, *, replace: bool) -> None:
         create_private(partial)
         copy = apsw.Connection(str(partial))
         try:
-            # One step: a backup in several starts again at every commit of another process.
+            # One step: a backup in several steps restarts at every commit of another process.
             with copy.backup("main", db, "main") as work:
                 work.step(-1)
             mark_as_copy(copy)
@@ -81,7 +81,7 @@ def backup(db: apsw.Connection, target: Path, *, replace: bool) -> None:
 
 
 def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping[str, Any]:
-    """What this store is."""
+    """The description of this store."""
     pages = int(str(db.pragma("page_count"))) * int(str(db.pragma("page_size")))
     sealed: Any = db.execute(READ_SEAL).fetchone()
     return {

@@ -1,6 +1,6 @@
-"""Reading jobs, in the words of this database; see `tables.job_reading`.
+"""Reading jobs: the statements for SQLite; see `tables.job_reading`.
 
-A JobFilter in SQL must say what JobFilter.matches says, and a test compares the two.
+A JobFilter in SQL must be equivalent to JobFilter.matches; a test compares the two.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from leasehold.stores.tables.job_reading import FEW, TableJobs, among, has, of_t
 from leasehold.stores.tables.job_row import IDS, JOB, NUMBERS, job_without
 from leasehold.stores.tables.statements import Clause, numbered
 
-# As bytes, as a payload is: text that is no UTF-8 could not even be given to a function.
+# As bytes, like a payload: text that is not UTF-8 could not even be passed to a function.
 _ERROR_TEXT: Final = """
     coalesce((SELECT CAST(error_type || ': ' || error_message AS BLOB) FROM attempt
      WHERE attempt.seq = job.seq AND error_type IS NOT NULL ORDER BY version DESC LIMIT 1), '')
 """
-# In their lanes, or parked beside them for a key that is full.
+# In their lanes, or parked because of a full key.
 _LANES: Final = """
     SELECT lane.id FROM lane WHERE {0}
     UNION ALL SELECT -key_lane.id FROM key_lane JOIN lane ON lane.id = key_lane.lane WHERE {0}
@@ -46,7 +46,7 @@ _HAS_TAG: Final = """
 
 
 def _of_its_lane(db: apsw.Connection, where: JobFilter) -> list[Clause]:
-    """Queue, task and status: the lanes know how many jobs there are."""
+    """The conditions on queue, task and status, for which the lanes have counts."""
     lanes = chosen, named = _lanes(where)
     if not named and where.statuses is None:
         return []
@@ -57,7 +57,7 @@ def _of_its_lane(db: apsw.Connection, where: JobFilter) -> list[Clause]:
     if named:
         clauses.append((f"job.lane IN (SELECT id FROM lane WHERE {chosen})", named))
     if where.statuses is not None:
-        # For many, jobs are looked at from the newest on, until enough of them fit.
+        # If there are many, jobs are read from the newest on, until enough of them match.
         many = found[1] > FEW
         clauses.append(_met(where.statuses) if many else _listed(where.statuses, lanes))
     return clauses
@@ -84,7 +84,7 @@ def _of_its_metadata(where: JobFilter) -> list[Clause]:
     clauses: list[Clause] = []
     for key, value in (where.metadata or {}).items():
         if isinstance(value, str):
-            # A name that is not even in the text need not be read as JSON, as most are not.
+            # If a name is not even in the text, as in most rows, the JSON need not be parsed.
             clauses.append(("instr(job.metadata, {})", (_json(value),)))
         clauses.append((_HAS_TAG, (_json({key: value}),)))
     return clauses
@@ -102,9 +102,10 @@ def _of_its_texts(where: JobFilter) -> list[Clause]:
 
 
 def _listed(statuses: Sequence[Status], lanes: Clause) -> Clause:
-    """Few jobs: their numbers are read from the tables in which they stand.
+    """Few jobs: their numbers are read from their state tables.
 
-    `status <> 5` is said again because SQLite uses a partial index only for its very words.
+    `status <> 5` is repeated because SQLite uses a partial index only if the query contains its
+    condition literally.
     """
     chosen, named = lanes
     either: list[Clause] = []
@@ -129,10 +130,10 @@ def _among(table: str, values: tuple[Any, ...] = ()) -> Clause:
 
 
 def _met(statuses: Sequence[Status]) -> Clause:
-    """Many jobs: each that is met on the way is looked up."""
+    """Many jobs: each one read is looked up."""
     clause = f"({' OR '.join(map(has, statuses))})"
     if all(status.is_terminal for status in statuses):
-        # A backlog that is newer than all ended jobs is passed over at once.
+        # A backlog newer than all ended jobs is skipped at once.
         clause += " AND job.seq <= (SELECT max(seq) FROM finished)"
     return clause, ()
 
@@ -141,14 +142,15 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-# A range of the unique index. No id goes on with the last character of all: it is not printable.
+# A range of the unique index. No id continues with the last character of all, since it is not
+# printable.
 FIND_IDS: Final = (
     "SELECT id FROM job WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY id LIMIT ?2"
 )
 
 
 def read_job(db: apsw.Connection, job_id: str) -> Job | None:
-    """A snapshot of one job; of an unreadable one, its readable fields."""
+    """A snapshot of one job; an unreadable one has only its readable fields."""
     try:
         row = db.execute(f"{JOB} WHERE job.id = ?", (job_id,)).fetchone()
         return None if row is None else job_of(db, row)
@@ -157,7 +159,7 @@ def read_job(db: apsw.Connection, job_id: str) -> Job | None:
         return None if found is None else job_carefully(db, found[0])
 
 
-# Not by way of a job that is gone: its dependents have nothing to do with each other.
+# Links through a deleted job do not count: its dependents have nothing to do with each other.
 LINKED: Final = f"""
     WITH RECURSIVE linked (seq) AS (
         SELECT seq FROM job WHERE {SQLITE.among("id", "$1")}
@@ -227,7 +229,7 @@ class Jobs(TableJobs):
             ).fetchall()
             jobs = [job_of(db, row) for row in rows[:limit]]
         except UNREADABLE:
-            # One of them cannot be read: then each is read with care.
+            # One of them cannot be read, so each is read carefully.
             numbers: Any = db.execute(f"{NUMBERS} {page}", (*values, limit + 1))
             rows = list(numbers)
             jobs = [lightened(job_carefully(db, seq), without) for (seq,) in rows[:limit]]

@@ -1,1 +1,1 @@
-"""What people have laid down: rules of queues, settings, schedules."""
+"""What people have configured: rules of queues, settings, schedules."""

@@ -1,6 +1,6 @@
-"""What a write knows of queues: lanes, buckets and rules; and settings, and tokens of the service.
+"""What a write knows about queues (lanes, buckets and rules), settings, and tokens of the service.
 
-See `tables.gate`. Rules and settings are read again only after a change. A damaged row hinders only
+See `tables.gate`. Rules and settings are read again only after a change. A damaged row affects only
 itself.
 """
 
@@ -62,7 +62,7 @@ class LaneNumbers(TableLaneNumbers):
 
 
 def queues(db: apsw.Connection) -> list[str]:
-    """Every queue that has jobs or rules, or had."""
+    """Every queue that has or had jobs or rules."""
     names: Any = db.execute(QUEUES)
     return [name.decode(errors="replace") for (name,) in names]
 
@@ -134,7 +134,7 @@ _DOCUMENT: Final = guarded("document", Kind.TEXT)
 
 
 class TokenReader(tokens.TokenReader):
-    """The tokens of a store and its signing key, for who reads."""
+    """The tokens of a store and its signing key, for readers."""
 
     all = f"SELECT {guarded('name', Kind.TEXT)}, {_DOCUMENT} FROM token ORDER BY name"
     by_name = f"SELECT {_DOCUMENT} FROM token WHERE name = ?"

@@ -1,4 +1,4 @@
-"""Queues, and what people ask for of them and of jobs, in the words of this database.
+"""Queues, and orders of people about queues and jobs: the statements for SQLite.
 
 See `tables.queues` and `tables.orders`.
 """
@@ -22,13 +22,13 @@ from leasehold.stores.tables.job_states import JobState
 from leasehold.stores.tables.orders import TableDesk
 from leasehold.stores.tables.queues import TableQueueBook, TableQueues
 
-# Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
+# Few rows: one per queue and task. `coalesce` lets one statement serve one queue and all of them.
 FIGURES: Final = (
     f"SELECT queue, {', '.join(f'sum({status.value})' for status in Status)}, "
     "min(iif(typeof(made_at) = 'integer', made_at, NULL)), min(deleted_after IS total_submitted) "
     "FROM lane WHERE queue = coalesce($1, queue) GROUP BY queue"
 )
-# Until more is submitted to it than was by then.
+# It counts as deleted until more jobs are submitted to it than had been by then.
 NOTE_DELETED: Final = "UPDATE lane SET deleted_after = total_submitted WHERE queue = $1"
 NOTE_PURGED: Final = "INSERT INTO resolving (seq, purged) VALUES (?, 1)"
 

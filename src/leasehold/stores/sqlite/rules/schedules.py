@@ -1,4 +1,4 @@
-"""Schedules, as rows of SQLite; one that cannot be read must not stop the others.
+"""Schedules, as rows of SQLite; an unreadable one must not stop the others.
 
 See `tables.schedules`.
 """
@@ -48,7 +48,7 @@ KINDS: Final = {
 }
 assert tuple(KINDS) == COLUMNS
 _GUARDED: Final = ", ".join(guarded(f"schedule.{name}", kind) for name, kind in KINDS.items())
-# The rowid is there for one whose very name cannot be read.
+# The rowid identifies a schedule whose name cannot be read.
 ALL: Final = f"SELECT {_GUARDED}, rowid FROM schedule ORDER BY schedule.name"
 ONE: Final = f"SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.name = $1"
 DUE: Final = f"""
@@ -61,7 +61,7 @@ AHEAD: Final = f"""
 
 
 def schedule_of(row: tuple[Any, ...]) -> Schedule | UnreadableSchedule:
-    """The schedule that a row tells, if it can be read here."""
+    """The schedule in a row, if it can be read here."""
     try:
         return schedule_from(
             {
@@ -81,7 +81,7 @@ GO_ON: Final = "UPDATE schedule SET next_at = $1, due_at = $1 WHERE rowid = $2"
 
 
 class ScheduleShelf(TableSchedules):
-    """The schedules, as core.rules.scheduling asks for them inside a write."""
+    """The schedules inside a write, for core.rules.scheduling."""
 
     dialect = SQLITE
     rows = SCHEDULES
@@ -100,7 +100,7 @@ class ScheduleShelf(TableSchedules):
 
 
 def go_on_from(step: Step, now: datetime) -> int:
-    """Let schedules go on from now whose next tick was reckoned by a clock ahead of it."""
+    """Move up schedules whose next tick was computed with a clock that was ahead."""
     rows = step.execute(AHEAD, (to_micros(now),)).fetchall()
     for row in rows:
         tick = next_tick_from(SCHEDULES.schedule_of(row), now)

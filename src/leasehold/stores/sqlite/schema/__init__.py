@@ -1,1 +1,1 @@
-"""The tables, their migrations, and the ways from a row to a value and back."""
+"""The tables, their migrations, and the conversion of rows to values and back."""

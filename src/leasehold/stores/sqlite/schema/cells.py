@@ -1,7 +1,7 @@
-"""What each cell of each table must hold, said once, as expressions in SQL.
+"""What each cell of each table must hold, defined once, as SQL expressions.
 
-SQLite keeps whatever it is given: a bug, a bad disk or a newer version may leave anything in any
-cell. `damaged_cells` finds those that do not hold what is said here.
+SQLite stores whatever it is given: a bug, a bad disk or a newer version may leave anything in any
+cell. `damaged_cells` finds cells that violate these definitions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from leasehold.core.rules.cleanup_store import Phase
 from leasehold.core.rules.sampling import Resolution
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
 
-# Sorts of cells: each an expression that holds for what is sound, and is never NULL.
+# Kinds of cells: each is an expression that is true for a sound value and never NULL.
 
 
 def between(least: int, most: int) -> str:
@@ -49,7 +49,7 @@ SIGNED: Final = "typeof({0}) = 'integer'"
 MOMENT: Final = between(0, MOMENT_MAX)
 SECONDS: Final = f"typeof({{0}}) IN ('integer', 'real') AND {{0}} > 0 AND {{0}} <= {SECONDS_MAX}"
 TEXT: Final = read_as("text")
-# 32 bytes in hexadecimal digits: a shorter one could be guessed.
+# 32 bytes in hexadecimal: a shorter one could be guessed.
 SIGNING_KEY: Final = "length({0}) = 64 AND {0} NOT GLOB '*[^0-9a-f]*'"
 BYTES: Final = "typeof({0}) = 'blob'"
 STATUS: Final = either(STATUS_OF)
@@ -59,7 +59,7 @@ WAITS: Final = either(
 )
 EVENT: Final = either(EVENT_OF)
 _HOLD_MICROS: Final = round(SECONDS_MAX * 1e6)
-# No circuit breaker holds for longer than any time span may be.
+# No circuit breaker holds for longer than the longest valid duration.
 HELD_UNTIL: Final = f"""
     typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND
         (SELECT max(clock, 0) + {_HOLD_MICROS} FROM store_state)
@@ -306,7 +306,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     "measured": {
         "lane": WHOLE,
         "measure": either(map(int, Measure)),
-        # Under lane 0 it is the number of a worker.
+        # For lane 0 it is the number of a worker.
         "bucket": f"{WHOLE} AND (lane = 0 OR {{0}} <= {len(BOUNDS)})",
         "jobs": WHOLE,
         "micros": WHOLE,
@@ -355,4 +355,4 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "data": f"{BYTES} AND reads_as('reply', {{0}})",
     },
 }
-"""By table and column."""
+"""The expressions by table and column."""

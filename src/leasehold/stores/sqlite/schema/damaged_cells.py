@@ -1,7 +1,7 @@
-"""Cells that do not hold what they must: finding them, naming them, reading without them.
+"""Damaged cells: finding them, naming them, and reading without them.
 
-Nothing here is paid for by a sound store: `check` looks for damage, a read that has failed is made
-again `without_damage`, and a write that has failed is tried again without what can be begun anew.
+A sound store pays nothing for this: `check` looks for damage, a failed read is repeated
+`without_damage`, and a failed write is retried without records that can be recreated.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.schema.cells import BREAKER, CELLS, COUNTERS, TOTALS
 
 NAMED_MAX: Final = 100
-"""How many cells of one table are named at most."""
+"""The most cells of one table that are named."""
 
 _OWN_STATE: Final = ("store_state", "lane")
-"""`own_state` tells of these, and puts them right."""
+"""`own_state` reports and repairs these."""
 _SNAPSHOT: Final = frozenset(
     {"job", "ready", "waiting", "running", "finished", "dependent", "raised", "progress"}
 )
-"""What a job's snapshot is made of: without it, the job itself cannot be read."""
+"""The tables that a job's snapshot is made of: without them the job itself cannot be read."""
 
 
 class Damage(NamedTuple):
-    """A cell that does not hold what it must."""
+    """A damaged cell."""
 
     table: str
     row: str
-    """Its key, as it would be written in SQL."""
+    """The key of its row, as written in SQL."""
     job: str | None
     """The id of the job that it belongs to."""
     column: str
@@ -63,7 +63,7 @@ class Damage(NamedTuple):
 
 
 def find(db: apsw.Connection, table: str, limit: int = NAMED_MAX) -> list[Damage]:
-    """The cells of a table that do not hold what they must. It reads the whole table."""
+    """The damaged cells of a table. This reads the whole table."""
     rows: Any = db.execute(_unsound_cells(table, tuple(_keys(db, table))), (limit,))
     return [
         Damage(table, _text(key) or "", _text(owner), name, _text(value) or "")
@@ -92,16 +92,16 @@ def _unsound_cells(table: str, keys: tuple[str, ...]) -> str:
 
 
 class Key(NamedTuple):
-    """What names a row, whatever its key holds."""
+    """An expression that names a row, whatever its key holds."""
 
     condition: str
     values: tuple[Any, ...]
 
 
 def unsound_rows(db: apsw.Connection, table: str, limit: int) -> list[Key]:
-    """The rows of a table in which a cell does not hold what it must. It reads the whole table."""
+    """The rows of a table with a damaged cell. This reads the whole table."""
     names = _keys(db, table)
-    # Bytes that are no text cannot be read as one, but can be made one again.
+    # Bytes that are not text cannot be read as text, but can be converted to it again.
     shown = ", ".join(
         f"typeof({name}) = 'text', iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})"
         for name in names
@@ -123,7 +123,7 @@ def unsound_rows(db: apsw.Connection, table: str, limit: int) -> list[Key]:
 
 
 def told(db: apsw.Connection) -> Iterator[str]:
-    """Every such cell that is not put right by itself, as sentences."""
+    """Every damaged cell that is not repaired automatically, as sentences."""
     for table in CELLS:
         if table in _OWN_STATE:
             continue
@@ -135,7 +135,7 @@ def told(db: apsw.Connection) -> Iterator[str]:
 
 
 def sound_row(table: str) -> str:
-    """An expression that holds for rows of a table all of whose cells hold what they must."""
+    """An expression that is true for rows of a table without damaged cells."""
     cells = (f"({sort.format(f'{table}.{name}')})" for name, sort in CELLS[table].items())
     return f"({' AND '.join(cells)})"
 
@@ -152,20 +152,20 @@ _INSTEAD: Final[dict[str, dict[str, str]]] = {
     "waiting": {"status": "0", "reason": "NULL", "due": "NULL"},
     "dependent": {"policy": "NULL"},
 }
-"""What is shown in place of damaged cells: these rows stand for jobs, and are not left out."""
+"""What replaces damaged cells in tables whose rows stand for jobs and are not left out."""
 _HIDDEN: Final = (
     "archive", "cleanup", "measured", "change", "reply", "dependency", "key_lane", "failure",
     "failed_job", "error_total", "worker_total",
 )  # fmt: skip
-"""The damaged rows of these are left out."""
+"""Tables whose damaged rows are left out."""
 
 
 @contextmanager
 def without_damage(db: apsw.Connection) -> Iterator[None]:
-    """Let a reader's statements see what is sound: views of it hide the tables of the same names.
+    """Make a reader's statements see only sound data: views hide the tables of the same names.
 
-    For whoever has met damage only: most indexes are of no use to views. They are gone when the
-    transaction is rolled back that every reader is lent.
+    Only for a reader that has met damage, since views cannot use most indexes. They disappear when
+    the reader's transaction is rolled back.
     """
     db.execute("PRAGMA query_only = OFF").fetchall()
     try:
@@ -223,7 +223,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def add_reads_as(db: apsw.Connection) -> None:
-    """Let statements of a connection say `reads_as('what', bytes)`."""
+    """Let statements of a connection use `reads_as('what', bytes)`."""
     db.create_scalar_function("reads_as", _reads_as, 2, deterministic=True)
 
 

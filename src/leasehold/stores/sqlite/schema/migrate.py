@@ -1,4 +1,4 @@
-"""Numbered migrations: whoever opens a store first brings it up to date."""
+"""Numbered migrations: the first process to open a store brings it up to date."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def migrations() -> tuple[tuple[int, str], ...]:
 
 
 def schema_version(db: apsw.Connection, path: Path) -> int:
-    """The number of the last migration applied; refuses what is not ours, or newer than we are.
+    """The number of the last migration applied; refuses a foreign or newer file.
 
-    It only reads, so a file of another program is left as it was found.
+    It only reads, so a file of another program is left unchanged.
     """
     application = db.pragma("application_id")
     version = int(str(db.pragma("user_version")))
@@ -48,7 +48,7 @@ def schema_version(db: apsw.Connection, path: Path) -> int:
 
 
 def migrate(db: apsw.Connection, path: Path) -> None:
-    """Apply what is missing, each migration in a transaction of its own. Call it under the lock."""
+    """Apply missing migrations, each in a transaction of its own. Call it under the lock."""
     version = schema_version(db, path)
     for number, script in migrations():
         if number <= version:

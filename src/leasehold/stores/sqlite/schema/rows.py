@@ -1,13 +1,13 @@
-"""Where rows become values: each column is what it should be, or the row cannot be read.
+"""Converting rows to values: each column is valid, or the row cannot be read.
 
-SQLite keeps whatever it is given, so a column may hold another type than it should, text that is no
-UTF-8 (which cannot even be fetched), a number without bounds, or a document of a newer version.
-Reading that must not go wrong asks for `guarded` columns, which can always be fetched, and turns
-each into its value with `value_of`, or learns what is wrong with it.
+SQLite stores whatever it is given, so a column may hold the wrong type, text that is not UTF-8
+(which cannot even be fetched), an unbounded number, or a document of a newer version. Reads that
+must not fail select `guarded` columns, which can always be fetched, and convert each with
+`value_of`, which returns the value or raises an error that says what is wrong.
 
-Of a job's row (`tables.job_row`), `job_of` makes nearly every snapshot, and raises one of
-UNREADABLE for a row that is not as it should be. `job_carefully` reads such a row too: what can be
-read of it, and an error that says what cannot. `problems` only says that.
+`job_of` makes nearly every snapshot of a job's row (`tables.job_row`), and raises one of UNREADABLE
+for a bad row. `job_carefully` reads such a row too: it returns what can be read, and an error that
+says what cannot. `problems` only says the latter.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SQLITE: Final = Dialect(
     "x''",
 )
 WHOLE_MAX: Final = 1 << 53
-"""No number, version or count of ours comes near it."""
+"""No number, version or count of Leasehold comes near it."""
 
 
 _TYPES: Final = {
@@ -62,8 +62,8 @@ PYTHON_TYPES: Final[dict[Kind, frozenset[type]]] = {
     Kind.BYTES: frozenset({bytes}),
     Kind.BYTES_OR_NULL: frozenset({bytes, _NULL}),
 }
-"""As what each kind is fetched, if it is not guarded."""
-# Every cell is looked for in these, and an enum's hash is slow: so they are no sets.
+"""The Python type of each kind when it is fetched unguarded."""
+# Every cell is looked up in these, and an enum's hash is slow, so they are not sets.
 _TEXTS: Final = (Kind.TEXT, Kind.TEXT_OR_NULL)
 _WHOLES: Final = (Kind.WHOLE, Kind.WHOLE_OR_NULL)
 _MOMENTS: Final = (Kind.MOMENT, Kind.MOMENT_OR_NULL)
@@ -71,18 +71,18 @@ _WRONG: Final = "'of another type: ' || typeof({0})"
 
 
 def guarded(expression: str, kind: Kind) -> str:
-    """An expression that can be fetched whatever it holds; `value_of` makes its value of it."""
+    """An expression that can be fetched whatever the cell holds; `value_of` converts it."""
     fetched = f"CAST({expression} AS BLOB)" if kind in _TEXTS else expression
     return f"iif(typeof({expression}) IN ({_TYPES[kind]}), {fetched}, {_WRONG.format(expression)})"
 
 
 def whole(column: str, greatest: int = WHOLE_MAX) -> str:
-    """A column that is to hold a whole number from 0 on; 0 if it does not."""
+    """A column that should hold a non-negative integer; 0 if it does not."""
     return f"iif(typeof({column}) = 'integer' AND {column} BETWEEN 0 AND {greatest}, {column}, 0)"
 
 
 def value_of(name: str, kind: Kind, value: Any) -> Any:
-    """The value of a guarded column; raises ValueError if it is not what it should be."""
+    """The value of a guarded column; raises ValueError if it is not valid."""
     if isinstance(value, str):
         raise ValueError(f"{name} is {value}")  # noqa: TRY004  # one error for every damage
     if value is None:
@@ -102,7 +102,7 @@ def value_of(name: str, kind: Kind, value: Any) -> Any:
 
 
 def seconds_of(name: str, value: float) -> float:
-    """A time span of a job; raises ValueError if no job could have been submitted with it."""
+    """A duration of a job; raises ValueError if no job could have been submitted with it."""
     # The comparison also refuses NaN, which is neither above nor below anything.
     if not 0 < value <= SECONDS_MAX:
         raise ValueError(f"{name} is {value}")
@@ -113,9 +113,9 @@ _INSTEAD: Final = {Kind.WHOLE: 0, Kind.MOMENT: 0, Kind.TEXT: "", Kind.BYTES: b""
 
 
 class LenientReader:
-    """Rows can always be read: what is not as it should be is left out.
+    """A reader that never fails: damaged values are left out.
 
-    For what people look at; a text that is no UTF-8 is shown with replacement characters.
+    For data shown to people; text that is not UTF-8 has replacement characters.
     """
 
     def __init__(self, db: SqlConnection) -> None:
@@ -157,13 +157,13 @@ ENDED_STATUS: Final = f"""
     iif(finished.status IN ({", ".join(str(STATUS_CODE[each]) for each in sorted(TERMINAL))}),
         finished.status, {STATUS_CODE[Status.DEAD]})
 """
-"""How a job has ended. One whose row does not say so has ended, and counts as a dead letter."""
+"""How a job has ended. If its row does not say, the job counts as a dead letter."""
 
 
 T = TypeVar("T")
 
 DEPENDS_ON: Final = "SELECT id FROM dependency WHERE seq = ? ORDER BY n"
-# What no snapshot tells, but a lease or a settlement needs.
+# Columns that no snapshot has, but a lease or a settlement needs.
 _BESIDES: Final = (
     JobColumn("born", "job.born", Kind.WHOLE),
     JobColumn(
@@ -203,12 +203,12 @@ _TO_DECODE: Final = tuple(
 
 
 def problems(row: tuple[Any, ...]) -> list[str]:
-    """What cannot be read of a row that GUARDED gave; nothing, of nearly all."""
+    """The unreadable parts of a row from GUARDED; nearly all rows have none."""
     return [] if _is_plain(row) else _read(row)[1]
 
 
 def _is_plain(row: tuple[Any, ...]) -> bool:
-    """Whether a row is surely readable: most are, and are not looked at column by column."""
+    """Whether a row is certainly readable: most are, and need no check column by column."""
     if any(row[place] is not None for place in _TO_DECODE) or str in map(type, row):
         return False
     numbers = [value for value in row if type(value) is int]
@@ -227,19 +227,19 @@ def _is_plain(row: tuple[Any, ...]) -> bool:
 
 
 def problem_with(db: apsw.Connection, seq: int) -> str | None:
-    """What cannot be read of one job; None if all can be."""
+    """The unreadable parts of one job; None if there are none."""
     row: Any = db.execute(f"{GUARDED} WHERE job.seq = ?", (seq,)).fetchone()
     return None if row is None else "; ".join(problems(row)) or None
 
 
 def job_carefully(db: apsw.Connection, seq: int) -> Job:
-    """A snapshot with what can be read of a job, and an error that names what cannot."""
+    """A snapshot with the readable parts of a job, and an error that names the others."""
     guarded_row: Any = db.execute(f"{GUARDED} WHERE job.seq = ?", (seq,)).fetchone()
     row, found = _read(guarded_row)
     try:
         job = job_of(db, tuple(row))
     except UNREADABLE as error:
-        # Not its own row, but one of those that go with it: its attempts or dependencies.
+        # Not its own row, but one of its attempts or dependencies.
         found.append(problem_of(error))
         version = row[_NAMES["lease version"]]
         row[_NAMES["lease version"]], row[_NAMES["the dependency policy"]] = 0, None
@@ -251,7 +251,7 @@ def job_carefully(db: apsw.Connection, seq: int) -> Job:
 
 
 def _read(guarded_row: tuple[Any, ...]) -> tuple[list[Any], list[str]]:
-    """The row as `job_of` takes it, and what had to be left out of it."""
+    """The row in the form that `job_of` takes, and what had to be left out."""
     row: list[Any] = []
     found: list[str] = []
     is_status_lost = False
@@ -286,7 +286,7 @@ def _value(column: JobColumn, fetched: Any) -> Any:
 
 
 def job_of(db: apsw.Connection, row: tuple[Any, ...]) -> Job:
-    """The snapshot that a row of JOB tells."""
+    """The snapshot in a row of JOB."""
     types = tuple(map(type, row))
     if types not in _known_types:
         _check_types(types)

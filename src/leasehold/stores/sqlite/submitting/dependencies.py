@@ -1,7 +1,7 @@
-"""Jobs that depend on others, in the words of this database.
+"""Jobs that depend on others: the statements for SQLite.
 
-See `tables.linking` (jobs that begin to wait), `tables.dependents` (who is told of an end, and
-whether a job is still needed) and `tables.inheritance` (priorities that are inherited).
+See `tables.linking` (jobs that begin to wait), `tables.dependents` (which jobs an end affects, and
+whether a job is still needed) and `tables.inheritance` (inherited priorities).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WAITING_ABOVE: Final = """
     WHERE blocker.seq BETWEEN ? AND ?
         AND coalesce(above.base, job.priority) > coalesce(raised.base, needed.priority)
 """
-# An ended job waits for nothing, and has no place any more.
+# An ended job waits for nothing and no longer has a place.
 NEEDS_FROM: Final = """
     SELECT needs, coalesce(raised.base, job.priority)
     FROM blocker INDEXED BY blocker_by_seq CROSS JOIN job ON job.seq = needs
@@ -56,7 +56,7 @@ class Bases(TableBases):
 
 # -- dependents --------------------------------------------------------------------------------
 
-# What cannot be read says nothing: all are looked at then.
+# An unreadable mark is ignored, so that all dependents are checked.
 _UP_TO: Final = """
     coalesce((SELECT up_to FROM ended_dependents AS known
               WHERE known.seq = {0} AND typeof(up_to) = 'integer'), 0)
@@ -82,7 +82,7 @@ REMEMBER: Final = """
     WHERE id IN (SELECT value FROM json_each(?))
         AND EXISTS (SELECT 1 FROM blocker WHERE needs = job.seq)
 """
-# For any values in its row: should this fail, so would every write from then on.
+# Safe for any values in the row: if this failed, so would every later write.
 NEXT_ENDED: Final = f"""
     SELECT seq, CAST(job.id AS BLOB), {ENDED_STATUS}, CAST(finished.reason AS BLOB), purged IS 1
     FROM resolving CROSS JOIN job USING (seq) CROSS JOIN finished USING (seq)

@@ -1,4 +1,4 @@
-"""Submit: drafts are checked, sorted out and stored, in the words of this database.
+"""Submit: the statements by which SQLite stores checked drafts.
 
 See `tables.intake`.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.database import Database
 
 INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 20)})"
-# Of a lone job of which nothing is said but that: the other columns are NULL.
+# For a lone job with only these columns set; the others are NULL.
 INSERT_USUAL: Final = f"""
     INSERT INTO job (
         seq, id, lane, priority, born, created_at, max_retries, allowance, codec, payload)
@@ -41,8 +41,8 @@ INSERT_USUAL: Final = f"""
             {DEFAULT_MAX_RETRIES + 1}, ?, ?)
 """
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, 0, 0, 1, NULL)"
-# A job that is in no other table is pending.
-# A digest that was damaged is text perhaps, and no UTF-8: as bytes it is just another one.
+# A job that is in no other table is pending. A damaged digest may be text that is not UTF-8; read
+# as bytes, it is simply a different digest.
 FIND_KEY: Final = """
     SELECT coalesce(job.id, pruned_key.id), CAST(idempotency.digest AS BLOB),
            coalesce(waiting.status, finished.status, iif(running.seq IS NULL, NULL, 3),
@@ -64,7 +64,7 @@ def submit(
 def submit_after(
     database: Database, check: Callable[[Step], None], drafts: Sequence[Draft]
 ) -> list[Submitted | LeaseholdError]:
-    """Submit them in a write that checks its right first; raises the error of the check."""
+    """Submit them in a write that first checks the caller's right; raises the check's error."""
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
         def checked(step: Step) -> Stored:
@@ -79,7 +79,7 @@ def submit_after(
 def submit_once(
     database: Database, request_id: str, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
-    """The same, or the answer to it when it was carried out before under this id."""
+    """Submit them, or return the earlier answer if this request id was carried out before."""
     submit = bind(submit_by, database, lanes=database.lanes, drafts=drafts, partial=partial)
     return replies.submit_once(database, request_id, drafts, submit, partial=partial)
 
@@ -87,7 +87,7 @@ def submit_once(
 def submit_by(
     database: Database, write: Write, lanes: LaneNumbers, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
-    """Submit them in a write that is made in this way."""
+    """Submit them in the write that `write` makes."""
     if not partial:
         is_plain = True
         for draft in drafts:
@@ -123,7 +123,7 @@ def submit_in(
 
 
 class PlainSubmit(Grouped[Sequence[Answer] | QueueFullError]):
-    """A submit of jobs without idempotency keys: several that wait share their statements."""
+    """A submit of jobs without idempotency keys: waiting submits share their statements."""
 
     __slots__ = ("drafts", "lanes")
 
@@ -138,11 +138,11 @@ class PlainSubmit(Grouped[Sequence[Answer] | QueueFullError]):
     def together(
         cls, step: Step, operations: Sequence[Self]
     ) -> list[Sequence[Answer] | QueueFullError]:
-        """All of them as one; raises if any of them would."""
+        """Submit them all as one; raises if any of them would raise alone."""
         drafts = [draft for each in operations for draft in each.drafts]
         stored = submitting.submit_plain(Intake(step, operations[0].lanes), drafts)
         if isinstance(stored, QueueFullError):
-            raise stored  # Together they are too many; one by one, some may still find room.
+            raise stored  # Too many together; one by one, some may still find room.
         answers = iter(stored)
         return [list(islice(answers, len(each.drafts))) for each in operations]
 
@@ -176,7 +176,7 @@ class Intake(TableIntake):
         return super().add(drafts, links, keys)
 
     def _add_usual(self, drafts: Sequence[Draft], lane: int) -> list[Submitted]:
-        """The same for most jobs that come alone: without lists, and with short statements."""
+        """The fast path for most lone jobs: no lists, short statements."""
         step, draft = self.step, drafts[0]
         seq, now, priority = step.next_seq, step.now, draft.priority
         step.next_seq = seq + 1
@@ -202,10 +202,10 @@ class Intake(TableIntake):
             self._enter(new)
         except apsw.ConstraintError:
             self._say_who_clashed(drafts)
-            raise  # A number that is in use: `own_state.raise_next_seq` sees to it.
+            raise  # The number is already in use: `own_state.raise_next_seq` repairs that.
 
     def _say_who_clashed(self, drafts: Sequence[Draft]) -> None:
-        # Without this, the rows that went in before the clash would be taken for older jobs.
+        # Otherwise the rows inserted before the clash would be taken for older jobs.
         self.step.undo()
         clash = submitting.first_taken(self, drafts)
         if clash is not None:

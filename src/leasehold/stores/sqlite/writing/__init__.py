@@ -1,1 +1,1 @@
-"""The way from a verb to a durable write: turns, transactions, the step that operations share."""
+"""From a verb to a durable write: turns, transactions, and the step that operations share."""

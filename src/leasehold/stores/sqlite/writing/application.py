@@ -1,8 +1,7 @@
 """The application's own connection to the store's file.
 
-It is an apsw connection, configured as the store's own writer is. It adds that its transactions
-take their turn with all others, and that jobs submitted in one wake workers once it is committed,
-by any way.
+It is an apsw connection, configured like the store's own writer. In addition, its transactions take
+turns with all others, and jobs submitted in one wake workers once it is committed, in whatever way.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from leasehold.stores.tables.step import Hints
 _open_transactions: Final[weakref.WeakValueDictionary[tuple[int, Path], ApplicationConnection]] = (
     weakref.WeakValueDictionary()
 )
-"""By thread and file, the connection that has a transaction open there, as far as is known.
+"""The connection that has a transaction open, by thread and file, as far as is known.
 
-One that was dropped without a word is closed by then, and its transaction rolled back.
+A connection that was simply dropped is closed by then, and its transaction rolled back.
 """
 
 
@@ -51,15 +50,15 @@ class ApplicationConnection(apsw.Connection):
         turn: ApplicationTurn,
         after_commit: Callable[[Hints], None],
     ) -> None:
-        # Never creates the file: the store has.
+        # Never creates the file, since the store has.
         super().__init__(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
         self.database = database
         self.remembered = Remembered()
-        """It is its own: the store's belongs to the leader of its writes."""
+        """Its own memory: the store's belongs to the leader of its writes."""
         self.hints = Hints()
-        """Whom to wake when the open transaction is committed."""
+        """The listeners to wake when the open transaction is committed."""
         self.is_kept_open = False
-        """Whether no commit is allowed now, because a job's completion is still to join."""
+        """Whether commits are refused now, because a job's completion has yet to join."""
         self.turn = turn
         self._after_commit = after_commit
         self._entered: list[Transaction] = []
@@ -78,9 +77,9 @@ class ApplicationConnection(apsw.Connection):
             "temp_store = MEMORY",
         ):
             self.execute(f"PRAGMA {pragma}").fetchall()
-        # A hook that knew its own connection would keep it alive for ever.
+        # A hook with a reference to its own connection would keep it alive for ever.
         itself = weakref.ref(self)
-        # It takes the place of SQLite's automatic checkpoints, and so does their work too.
+        # It replaces SQLite's automatic checkpoints, so it does their work too.
         self.set_wal_hook(_committed)
         self.set_rollback_hook(lambda: _rolled_back(itself))
         self.set_commit_hook(lambda: _may_commit(itself))
@@ -88,11 +87,13 @@ class ApplicationConnection(apsw.Connection):
     # -- transactions ------------------------------------------------------------------------
 
     def transaction(self) -> Transaction:
-        """A block that is one transaction; inside another one, a part that can be undone alone."""
+        """A block that is one transaction; inside another one, a nested part that can be undone
+        alone.
+        """
         return Transaction(self)
 
     def __enter__(self) -> Self:
-        # apsw's own would begin without its turn, and fail when others have written meanwhile.
+        # apsw's own would begin without a turn, and fail if others have written meanwhile.
         entered = self.transaction()
         entered.__enter__()
         self._entered.append(entered)
@@ -109,9 +110,9 @@ class ApplicationConnection(apsw.Connection):
 
     @shielded
     def begin(self, purpose: str = "") -> None:
-        """Begin to write, in turn; waits for the present writer.
+        """Begin to write, taking a turn; waits for the present writer.
 
-        An interrupt may be delivered when it has begun: the caller then rolls back.
+        An interrupt may be raised after it has begun: the caller then rolls back.
         """
         self.turn.before_commit()
         check_not_inside(self.database)
@@ -121,7 +122,7 @@ class ApplicationConnection(apsw.Connection):
 
     @shielded
     def take_note(self, purpose: str = "") -> None:
-        """Let it be known that this thread has a transaction open here."""
+        """Record that this thread has a transaction open here."""
         if self._key is not None:
             _open_transactions.pop(self._key, None)
         self._key = (threading.get_ident(), self.database)
@@ -137,15 +138,15 @@ class ApplicationConnection(apsw.Connection):
 
     @shielded
     def roll_back(self) -> None:
-        """Undo everything; harmless where SQLite has done so already."""
-        # A process that was forked inside the transaction leaves it alone: it is the parent's.
+        """Undo everything; harmless if SQLite has already done so."""
+        # A process forked inside the transaction leaves it alone: it is the parent's.
         if self.pid == os.getpid() and self.in_transaction:
             self.execute("ROLLBACK")
         self.ended()
 
     @shielded
     def ended(self) -> None:
-        """The transaction is over, one way or the other: the thread may write elsewhere again."""
+        """Called when the transaction is over, either way: the thread may write elsewhere again."""
         if self._key is not None:
             _open_transactions.pop(self._key, None)
             self._key = None
@@ -154,7 +155,7 @@ class ApplicationConnection(apsw.Connection):
             self._note = None
 
     def tell(self) -> None:
-        """Wake whom the commit concerns."""
+        """Wake the listeners that the commit concerns."""
         hints, self.hints = self.hints, Hints()
         if hints:
             self._after_commit(hints)
@@ -170,8 +171,8 @@ class ApplicationConnection(apsw.Connection):
         self.ended()
 
     def __del__(self) -> None:
-        # Closing it rolls back, for which SQLite calls a hook. Were it left to the garbage
-        # collector, that might have taken the hook apart by then, and the process would crash.
+        # Closing it rolls back, for which SQLite calls a hook. The garbage collector might already
+        # have destroyed the hook by then, and the process would crash.
         if getattr(self, "pid", None) == os.getpid():
             self.close(force=True)
 
@@ -206,7 +207,8 @@ class Transaction:
     ) -> None:
         connection = self._connection
         if self._savepoint is not None:
-            # Where all of it was rolled back, by SQLite or inside the block, the part is gone too.
+            # If all of it was rolled back, by SQLite or inside the block, the nested part is gone
+            # too.
             if connection.in_transaction:
                 if kind is not None:
                     connection.execute(f"ROLLBACK TO {self._savepoint}")
@@ -217,7 +219,7 @@ class Transaction:
             try:
                 connection.commit()
             finally:
-                # A failed commit is not to be repeated, whatever its cause.
+                # A failed commit must not be repeated, whatever its cause.
                 self._roll_back()
 
     @shielded
@@ -229,10 +231,10 @@ class Transaction:
 
 
 class _SafetyNet:
-    """Rolls back an abandoned transaction: an interrupt may strike in the very call of __exit__.
+    """Rolls back an abandoned transaction: an interrupt may hit the call of __exit__ itself.
 
-    It is an object of its own so that it goes inside the shield, as a rule: an interrupt that
-    strikes in a finalizer is dropped by Python.
+    It is a separate object so that it is usually finalized inside the shield: Python drops an
+    interrupt raised in a finalizer.
     """
 
     connection: ApplicationConnection | None = None
@@ -252,7 +254,7 @@ def is_inside(database: Path) -> bool:
 
 
 def check_not_inside(database: Path) -> None:
-    """Refuse a write by a thread that has a transaction open: it would wait for itself."""
+    """Refuse a write by a thread that has a transaction open, since it would wait for itself."""
     if is_inside(database):
         raise TransactionError(
             f"this thread has a transaction open on {database}, and this call would write outside "
@@ -275,7 +277,7 @@ def _checkpoint(db: apsw.Connection) -> None:
     try:
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     except apsw.Error:
-        # The writes are committed; the next commit, here or elsewhere, tries it again.
+        # The writes are committed; the next commit, here or elsewhere, tries again.
         return
 
 

@@ -1,4 +1,4 @@
-"""The store's clock: `rules.clock` decides what time it is, and it is read and written here."""
+"""The store's clock: `rules.clock` decides the time, and this module reads and writes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRITE_BASIS: Final = """
     UPDATE store_state SET boot_id = ?, basis_clock = ?, basis_awake = ?, basis_boot = ?,
         doubt_since = ?, doubt_by = ?, clock_repairs = ?
 """
-# The holders of these leases have not lived through the time by which the clock moved on.
+# The holders of these leases could not run during the time by which the clock advanced.
 MOVE_LEASES: Final = """
     UPDATE running SET expires_at = expires_at + ?1, moved_by = moved_by + ?1,
         heartbeat_at = min(heartbeat_at + ?1, ?2)
@@ -30,10 +30,10 @@ MOVE_WORKERS: Final = "UPDATE worker SET heartbeat_at = min(heartbeat_at + ?1, ?
 
 
 class StoreClock:
-    """What time it is, for all who write and look from this process.
+    """The time, for all reads and writes of this process.
 
-    Every write stores its time, so all processes agree about writes. A mere look is remembered by
-    this process alone: looking writes nothing.
+    Every write stores its time, so all processes agree about writes. The time of a read is
+    remembered only by this process, since reads write nothing.
     """
 
     def __init__(self, env: Env) -> None:
@@ -44,7 +44,7 @@ class StoreClock:
         self._mutex = threading.Lock()
 
     def show(self, db: apsw.Connection) -> int:
-        """The time now, for who only looks."""
+        """The time now, for callers that only read."""
         clock, basis = self._read(db)
         with SHIELD, self._mutex:
             shown = self._shown(clock, basis)
@@ -52,7 +52,7 @@ class StoreClock:
             return self._latest
 
     def _read(self, db: apsw.Connection) -> tuple[int, ClockBasis]:
-        """The stored time; a damaged one must not be shown, nor remembered."""
+        """The stored time; a damaged one must be neither shown nor remembered."""
         try:
             row: Any = db.execute(READ_CLOCK).fetchone()
             is_sound = (type(row[0]) is int and 0 <= row[0] <= MOMENT_MAX) and (
@@ -77,19 +77,19 @@ class StoreClock:
                 return tuple.__new__(StoreTime, (now, 0, basis))  # In half the time of its name.
             time = tell_time(stored, basis, reading)
             if not time.shift:
-                # A jump that comes to nothing together with its write was never shown.
+                # A jump whose write was rolled back was never shown.
                 self._latest = time.now
             return time
 
     def _shown(self, stored: int, basis: ClockBasis) -> int:
-        """The latest time that was written, or shown here since the clock was last set back."""
+        """The latest time written, or shown here, since the clock was last set back."""
         if basis.repairs != self._repairs:
             self._repairs, self._latest = basis.repairs, 0
         return max(stored, self._latest)
 
 
 def open_clock(db: apsw.Connection, env: Env) -> None:
-    """Note the readings of the clocks when a store is first opened after a start of the machine."""
+    """Record the readings of the clocks when a store is first opened after a boot."""
     with transaction(db):
         row: Any = db.execute(READ_CLOCK).fetchone()
         basis, reading = ClockBasis(*row[1:]), env.clock.reading()
@@ -100,6 +100,6 @@ def open_clock(db: apsw.Connection, env: Env) -> None:
 
 
 def move_leases(db: apsw.Connection, time: StoreTime) -> None:
-    """Let every lease end as much later as the clock moved on without its holder."""
+    """Extend every lease by the time that the clock advanced without its holder."""
     db.execute(MOVE_LEASES, (time.shift, time.now))
     db.execute(MOVE_WORKERS, (time.shift, time.now))

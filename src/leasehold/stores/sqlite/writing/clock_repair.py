@@ -1,9 +1,9 @@
 """Setting the store's clock back to the wall clock, with every time that came from it.
 
-Two kinds of times are later than the wall clock. An event that *happened* by the wrong clock has
-happened now. An event *put off* from a moment by the wrong clock is put off from now, by the rest
-of its delay. Any other time that lies ahead was set by a person or before the clock went wrong, and
-stays.
+Two kinds of times are later than the wall clock. An event that *happened* by the wrong clock counts
+as having happened now. An event *postponed* from a time by the wrong clock is postponed from now,
+by the rest of its delay. Any other future time was set by a person or before the clock went wrong,
+and stays.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.rebalance import RESCORE
 
 RUNNING: Final = "SELECT count(*) FROM running"
-# A consumer that holds no job goes by no time of the store's; its next lease enters it again.
+# A consumer without a job depends on no time of the store; its next lease enters it again.
 FORGET_CONSUMERS: Final = "DELETE FROM worker WHERE is_consumer"
 WORKERS: Final = "SELECT id, host, pid FROM worker WHERE NOT is_consumer ORDER BY id"
 QUEUES: Final = "SELECT DISTINCT queue FROM lane"
 
-# ?1 is the new time, ?2 the old one. Those that go by when a job was created or began to wait come
-# before these times themselves are set back.
+# ?1 is the new time, ?2 the old one. Statements that use a job's creation or the start of its wait
+# run before those times are set back.
 PUT_OFF: Final = (
     """UPDATE waiting SET due = ?1 + max(0, due - ?2) WHERE since > ?1 AND due > ?1""",
     """UPDATE dependent SET due = ?1 + max(0, due - ?2) WHERE due > ?1
@@ -43,7 +43,7 @@ PUT_OFF: Final = (
        WHERE full_at > ?1 * 1000""",
     """UPDATE resting SET until = ?1 + max(0, until - ?2) WHERE until > ?1""",
 )
-# The place of a pending job follows from the time it was created, unless `place` says another.
+# The place of a pending job follows from its creation, unless it has a row in `place`.
 PLACES: Final = """
     UPDATE ready SET turn = ?1 WHERE seq IN (SELECT seq FROM job WHERE created_at > ?1)
         AND seq NOT IN (SELECT seq FROM place)
@@ -79,7 +79,7 @@ HAPPENED: Final = {
 }
 KEYS: Final = ("idempotency", "pruned_key")
 ARCHIVE_DAYS: Final = "UPDATE archive SET day = ?1 WHERE day > ?1"
-# The figures of minutes and days that have not come yet; the totals of the queues keep them.
+# The figures of future minutes and days; the totals of the queues keep their counts.
 SPANS: Final = "DELETE FROM span WHERE resolution = ? AND at > ?"
 OPEN_MINUTE: Final = "UPDATE store_state SET open_minute = ?"
 

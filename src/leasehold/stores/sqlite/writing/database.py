@@ -67,7 +67,7 @@ KnownLease = tuple[int, int, int]
 
 
 class Database(TableDatabase):
-    """What every verb of the store is given; the verbs themselves are functions of it."""
+    """The object passed to every verb of the store; the verbs themselves are functions of it."""
 
     _links = Links
     _ready = ReadyRows
@@ -108,7 +108,7 @@ class Database(TableDatabase):
         self.group_rounds = GroupRounds()
         self.lanes = LaneNumbers()
         self.known_leases: dict[str, KnownLease] = {}
-        """By job, the leases granted here: a hint, never the truth."""
+        """The leases granted here, by job: only a cache."""
         self.disk = DiskReserve(self.files, env)
         self.turn = ApplicationTurn(self.files, env, lock_timeout_seconds, self._check_place)
         self.application_connections: weakref.WeakSet[ApplicationConnection] = weakref.WeakSet()
@@ -123,7 +123,7 @@ class Database(TableDatabase):
             raise
 
     def _prepare(self) -> None:
-        """Make the store or bring it up to date; one that is needs no write, and no lock."""
+        """Create the store or bring it up to date; a current one needs no write and no lock."""
         self._look_at_log()
         if self.files.has_content():
             with self.readers.lend() as db:
@@ -133,10 +133,9 @@ class Database(TableDatabase):
 
     @shielded
     def _look_at_log(self) -> None:
-        """Where a killed process has left a log, see whose it is, before anybody replays it.
+        """If a killed process has left a log, check whose it is before anybody replays it.
 
-        Where others have the store open and have lost its file or its log, see that no process
-        begins another.
+        If others have the store open and have lost its file or log, no process may start another.
         """
         if is_held(self.files.continuity):
             if was_changed_under_others(self.files):
@@ -148,7 +147,7 @@ class Database(TableDatabase):
                     set_foreign_log_aside(self.files)
 
     def open_to_write(self) -> None:
-        """Open the write side if it is not; the first write does it anyway."""
+        """Open the write side if it is not open; the first write does it anyway."""
         if not self.side.is_open:
             self.writer.open()
         if self.side.is_restored:
@@ -169,7 +168,7 @@ class Database(TableDatabase):
     # -- forks (see forks.py) ----------------------------------------------------------------
 
     def close_for_fork(self, seconds: float) -> str | None:
-        """Stop and close every connection; the answer says why it could not be done."""
+        """Stop and close every connection; returns why if that was impossible."""
         if self._pid != os.getpid():
             return "it was inherited before"
         if self.connections_of_others():
@@ -185,12 +184,14 @@ class Database(TableDatabase):
         return None
 
     def resume_after_fork(self) -> None:
-        """In the parent: let everybody go on."""
+        """In the parent: let all callers continue."""
         self.writer.queue.resume()
         self.readers.resume()
 
     def begin_anew_in_child(self) -> None:
-        """In the child, with nothing inherited: make anew what threads of the parent held."""
+        """In the child, with nothing inherited: recreate locks that threads of the parent may have
+        held.
+        """
         self._pid = os.getpid()
         self.writer.begin_anew()
         self.readers.begin_anew()
@@ -203,7 +204,7 @@ class Database(TableDatabase):
         return self.watch.file
 
     def connections_of_others(self) -> list[apsw.Connection]:
-        """Connections to it that the application holds."""
+        """The application's own connections to it."""
         return [db for db in list(self.application_connections) if not db.is_closed]
 
     # -- writing and reading -----------------------------------------------------------------
@@ -218,13 +219,13 @@ class Database(TableDatabase):
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[apsw.Connection]:
-        """A bare transaction, also where the store is sealed: for who moves all its rows."""
+        """A bare transaction, even in a sealed store: for moving all of its rows."""
         self.check_process()
         with self.writer.alone() as db:
             yield db
 
     def _run(self, operation: Callable[[Step], T]) -> T:
-        """Write; what fails because a row cannot be read is tried again without that row."""
+        """Write; if that fails because of an unreadable row, retry without it."""
         is_put_right = False
         while True:
             try:
@@ -239,7 +240,7 @@ class Database(TableDatabase):
                 is_put_right = True
 
     def _set_aside_damaged(self) -> int:
-        """Make dead letters of the jobs that cannot be read; answers how many."""
+        """Make unreadable jobs dead letters; returns how many."""
         with self.readers.lend() as db:
             found = damage.find(db)
         if not found:
@@ -252,7 +253,7 @@ class Database(TableDatabase):
         return done
 
     def _put_right(self) -> bool:
-        """Replace what cannot be right in the store's own state; False if nothing has to be."""
+        """Repair the store's own state; False if there is nothing to repair."""
         with self.readers.lend() as db:
             is_damaged = own_state.is_damaged(db)
             are_lanes_damaged = bool(own_state.damaged_lanes(db)) or recounting.is_left(
@@ -265,7 +266,7 @@ class Database(TableDatabase):
         return is_damaged or are_lanes_damaged
 
     def _begin_anew(self) -> bool:
-        """Delete records that cannot be read, where that does no harm; False if there are none."""
+        """Delete unreadable records, where that does no harm; False if there are none."""
         is_begun = False
         while True:
             with self.readers.lend() as db:
@@ -275,12 +276,12 @@ class Database(TableDatabase):
             is_begun = True
 
     def put_right(self) -> None:
-        """The same for a sweep, which looks whether or not anything has failed."""
+        """The same for a sweep, which checks even if nothing has failed."""
         self.check_process()
         self._put_right()
 
     def mend(self) -> bool:
-        """All of it, for a clean-up: it reads every job that has not ended, and every record."""
+        """Repair everything, for a clean-up: this reads every unfinished job and every record."""
         self.check_process()
         mended = False
         while self._set_aside_damaged():
@@ -289,8 +290,9 @@ class Database(TableDatabase):
 
     def after_commit(self, hints: Hints) -> None:
         self._unresolved = self._unresolved or hints.unresolved
-        # A listener that waits inside the shield can be interrupted; but this write is done, and
-        # must not be taken for one that had not begun. Spelled out: each commit comes by here.
+        # A listener that waits inside the shield can be interrupted, but this write is done and
+        # must not be mistaken for one that had not begun. Written out for speed, since each commit
+        # passes here.
         try:  # noqa: SIM105
             self.wake.send(hints)
         except Interrupted:
@@ -303,7 +305,7 @@ class Database(TableDatabase):
             yield db
 
     def look(self, operation: Callable[[apsw.Connection], T]) -> T:
-        """Read at one moment; what fails because of a cell is read again without that cell."""
+        """Read at one moment; if that fails because of a damaged cell, read again without it."""
         try:
             with self.read() as db, db:
                 return operation(db)
@@ -315,7 +317,7 @@ class Database(TableDatabase):
         return answer  # noqa: RET504  # by its types, apsw might swallow an error
 
     def now(self, db: SqlConnection) -> int:
-        """The store's time in microseconds, for who only looks."""
+        """The store's time in microseconds, for callers that only read."""
         return self.clock.show(cast("apsw.Connection", db))
 
     def check_process(self) -> None:
@@ -325,7 +327,7 @@ class Database(TableDatabase):
                 raise StoreLostError(forks.refusal(self.files.database, reason))
 
     def _check_place(self) -> None:
-        """Raise where a commit would be lost: the process is a forked one, or the file is gone."""
+        """Raise if a commit would be lost because the process is a fork or the file is gone."""
         self.check_process()
         self.watch.check_before_commit()
 
@@ -333,8 +335,8 @@ class Database(TableDatabase):
 def _may_be_damage(error: Exception) -> bool:
     """Whether an error may come from a damaged cell.
 
-    Of our own errors only the vaguest may: SQLite refused a value. The others name a wrong request,
-    or the remedy.
+    Of Leasehold's own errors only the vaguest may, that SQLite refused a value. The others name a
+    wrong request or a remedy.
     """
     return not isinstance(error, LeaseholdError) or type(error) is StoreError
 
@@ -344,5 +346,5 @@ def _begin_records_anew(found: own_state.Unreadable, step: Step) -> bool:
 
 
 def _put_right(step: Step) -> None:
-    """The store's row was put right when the write began, if it had to be."""
+    """Raise the next number if needed; the rest of the store's row was repaired already."""
     step.next_seq = own_state.raise_next_seq(step.db) or step.next_seq

@@ -1,8 +1,8 @@
-"""The store's own records: its one row of state, and its lanes. Damage is put right at once.
+"""The store's own records: its one row of state, and its lanes. Damage is repaired at once.
 
-Everything in these two tables can be told from other rows, or begun anew without harm, except the
-names of a lane: those are lost. So a write that finds a value that cannot be right replaces it, in
-the same write, and says so in the log:
+Everything in these two tables can be derived from other rows, or restarted without harm, except the
+names of a lane: those are lost. So a write that finds an impossible value replaces it, in the same
+write, and logs that:
 
     clock                  the time of the last job, then what the machine's clock shows
     version_floor          above all that was counted from the last one, as far as the latest leases
@@ -15,8 +15,8 @@ the same write, and says so in the log:
     a lane's breaker       closed
     a lane's names         others: its jobs are seen, but nobody asks for them
 
-Records without which a store goes on are deleted where they cannot be read and a write has failed
-or a clean-up begins: figures, replies, the change feed, how far a clean-up has got.
+Records that a store can do without are deleted if they cannot be read and a write has failed or a
+clean-up begins: figures, replies, the change feed, and the progress of a clean-up.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _WHOLE: Final = CELLS["store_state"]["next_seq"]
 
 _IS_THERE: Final = "SELECT 1 FROM store_state"
 _MAKE: Final = "INSERT INTO store_state (one, clock, version_floor, next_seq) VALUES (1, 0, 0, 1)"
-# An idempotency key names a job that is there, or was pruned: it has no number of its own.
+# An idempotency key refers to an existing or a pruned job: it has no number of its own.
 _NUMBERED: Final = ("job", "pruned_key", "attempt", "event")
-# The archive is ordered by days: from each, a seek leads to the next.
+# The archive is ordered by day: a seek leads from each day to the next.
 _HIGHEST_ARCHIVED: Final = f"""
     WITH RECURSIVE known (day) AS (
         SELECT min(day) FROM archive
@@ -63,7 +63,7 @@ _HIGHEST_ARCHIVED: Final = f"""
         SELECT max(seq) FROM archive WHERE archive.day = known.day AND {_WHOLE.format("seq")}))
     FROM known
 """
-# Those leased last are among the last that were submitted and leased. `running` is small.
+# The latest leases are among the last jobs submitted and leased. `running` is small.
 _LATEST_VERSIONS: Final = (
     "SELECT version FROM running",
     f"SELECT version FROM finished ORDER BY seq DESC LIMIT {MENDED_AT_ONCE}",
@@ -73,7 +73,7 @@ _LAST_CREATED: Final = "SELECT created_at FROM job ORDER BY seq DESC LIMIT 1"
 _LAST_MINUTE: Final = f"""
     SELECT max(at) FROM span WHERE resolution = {Resolution.MINUTE:d} AND typeof(at) = 'integer'
 """
-# A job whose number cannot be right is above everything, and no reason to begin elsewhere.
+# A job with an impossible number sorts above everything, and is no reason to start elsewhere.
 _TOO_LOW: Final = f"""
     SELECT {_WHOLE.format("next_seq")}
         AND next_seq <= (SELECT max(seq) FROM job WHERE seq <= {WHOLE_MAX}) FROM store_state
@@ -82,16 +82,16 @@ _QUEUE: Final = "SELECT queue FROM lane WHERE id = ?"
 _FORGET_MEASURED: Final = """
     DELETE FROM measured WHERE lane IN (SELECT id FROM lane WHERE queue = coalesce(?, queue))
 """
-# Every write goes on with what is `inheriting`, also the one that begins another table anew.
+# Every write continues with the rows of `inheriting`, even one that restarts another table.
 BEGUN_ANEW: Final = (
     "inheriting", "measured", "span", "bucket", "change", "reply", "cleanup", "rescoring",
     "pruned_key", "key_lane", "resting", "failure", "failed_job", "error_total", "worker_total",
 )  # fmt: skip
-# A key whose time to rest cannot be read is looked at again at once.
+# A key with an unreadable end of its rest is looked at again at once.
 _IS_MOMENT: Final = CELLS["resting"]["until"].format("until")
 _REST_NO_MORE: Final = f"UPDATE resting SET until = 0 WHERE NOT ({_IS_MOMENT})"
-# The jobs of a key whose account cannot be read stand in their lanes again; a lease that meets more
-# of them than may run parks them under a new one.
+# Jobs of a key whose account cannot be read return to their lanes; a lease that reads more of them
+# than may run parks them under a new account.
 _PARKED: Final = """
     SELECT lane, tier, turn, seq FROM ready WHERE lane = -? ORDER BY tier, turn, seq LIMIT ?
 """
@@ -104,12 +104,12 @@ _SHOWN: Final = "SELECT seq FROM place WHERE key_lane = ? AND lane IS NULL LIMIT
 
 
 def find(db: apsw.Connection) -> list[Damage]:
-    """Every value of the store's own state that cannot be right."""
+    """Every impossible value in the store's own state."""
     return [*find_in_state(db), *_in_lanes(db)]
 
 
 def told(db: apsw.Connection) -> Iterator[str]:
-    """The same, as sentences, and damage that no write can put right."""
+    """The same as sentences, and damage that no write can repair."""
     for damage in find(db):
         if damage.column in _NAMES:
             yield f"{damage}: its jobs are not leased; restore a backup"
@@ -121,7 +121,7 @@ def told(db: apsw.Connection) -> Iterator[str]:
 
 
 def corrupt(db: apsw.Connection) -> StoreCorruptError:
-    """What to tell who only looks, and cannot put it right."""
+    """The error for callers that only read, and cannot repair the damage."""
     found = "; ".join(map(str, find_in_state(db)))
     return StoreCorruptError(
         f"the store's own state is damaged ({found}): any write repairs it, for instance "
@@ -130,7 +130,7 @@ def corrupt(db: apsw.Connection) -> StoreCorruptError:
 
 
 def put_state_right(db: apsw.Connection, env: Env) -> bool:
-    """Replace what cannot be right in the store's row; inside a write. False if all of it can."""
+    """Repair impossible values in the store's row, inside a write. False if there are none."""
     damaged = find_in_state(db)
     if not damaged:
         return False
@@ -158,12 +158,12 @@ def put_state_right(db: apsw.Connection, env: Env) -> bool:
 
 
 def damaged_lanes(db: apsw.Connection) -> set[int]:
-    """The lanes of which something cannot be right."""
+    """The lanes with impossible values."""
     return {int(damage.row) for damage in _in_lanes(db)}
 
 
 def put_lanes_right(db: apsw.Connection, counts: Mapping[int, dict[str, int]]) -> None:
-    """Begin anew what cannot be right in lanes, with these counters; inside a write."""
+    """Repair impossible values in lanes, with these counters, inside a write."""
     by_lane: dict[int, set[str]] = {lane: set() for lane in counts}
     for damage in _in_lanes(db):
         by_lane[int(damage.row)].add(damage.column)
@@ -172,7 +172,7 @@ def put_lanes_right(db: apsw.Connection, counts: Mapping[int, dict[str, int]]) -
         changes: dict[str, Any] = counts[lane] | {name: 0 for name in TOTALS if name in columns}
         changes |= {name: f"unreadable-{lane}" for name in _NAMES if name in columns}
         if "made_at" in columns:
-            changes["made_at"] = 0  # It is not known any more.
+            changes["made_at"] = 0  # It is no longer known.
         if "deleted_after" in columns:
             changes["deleted_after"] = None
         if columns & _CLOSED.keys():
@@ -184,7 +184,7 @@ def put_lanes_right(db: apsw.Connection, counts: Mapping[int, dict[str, int]]) -
 
 
 def add_to_lanes(db: apsw.Connection, differences: Mapping[int, dict[str, int]]) -> None:
-    """Correct counters by this much; inside a write."""
+    """Adjust counters by these differences, inside a write."""
     assignments = ", ".join(f"{name} = {name} + ?" for name in COUNTERS)
     for lane, by_name in differences.items():
         values = (*(by_name[name] for name in COUNTERS), lane)
@@ -192,7 +192,7 @@ def add_to_lanes(db: apsw.Connection, differences: Mapping[int, dict[str, int]])
 
 
 def _reckon_from_here(db: apsw.Connection, queue: str | None) -> None:
-    """What the counters of a queue, or of all, grow by counts from now on."""
+    """Count the growth of a queue's counters, or of all, from here on."""
     db.execute(_FORGET_MEASURED, (queue,))
     spans = SpanShelf(db)
     for name, total in spans.totals(queue).items():
@@ -201,7 +201,7 @@ def _reckon_from_here(db: apsw.Connection, queue: str | None) -> None:
 
 
 class Unreadable(NamedTuple):
-    """Rows of one table that cannot be read, and sentences about some of them."""
+    """Unreadable rows of one table, and sentences about some of them."""
 
     table: str
     rows: list[damaged_cells.Key]
@@ -209,9 +209,9 @@ class Unreadable(NamedTuple):
 
 
 def find_records(db: apsw.Connection) -> Unreadable | None:
-    """Records that cannot be read and can be begun anew, as many as one write may deal with.
+    """Unreadable records that can be recreated, as many as one write may handle.
 
-    To find them takes as long as there are records: it is for a reader, which blocks no writer.
+    The search takes time with the number of records, so it is for a reader, which blocks no writer.
     """
     for table in BEGUN_ANEW:
         if rows := damaged_cells.unsound_rows(db, table, MENDED_AT_ONCE):
@@ -220,7 +220,7 @@ def find_records(db: apsw.Connection) -> Unreadable | None:
 
 
 def begin_records_anew(db: apsw.Connection, found: Unreadable) -> bool:
-    """Delete them, unless somebody has; inside a write. Whether that has changed anything."""
+    """Delete them if they still exist, inside a write; returns whether anything changed."""
     before = db.total_changes()
     left = MENDED_AT_ONCE
     for row in found.rows:
@@ -244,7 +244,7 @@ def _delete(db: apsw.Connection, table: str, row: damaged_cells.Key) -> None:
 
 
 def _let_go_of_jobs(db: apsw.Connection, account: damaged_cells.Key, limit: int) -> int:
-    """Let jobs of an account stand in their lanes, counted for no key; answers how many."""
+    """Return jobs of an account to their lanes, counted for no key; returns how many."""
     parked: list[Any] = db.execute(_PARKED, (*account.values, limit)).fetchall()
     db.executemany(_TO_ITS_LANE, parked)
     left = limit - len(parked)
@@ -254,7 +254,7 @@ def _let_go_of_jobs(db: apsw.Connection, account: damaged_cells.Key, limit: int)
 
 
 def raise_next_seq(db: apsw.Connection) -> int | None:
-    """Raise the next number above all used ones; inside a write. None if it is."""
+    """Raise the next number above all used ones, inside a write. None if it already is."""
     row: Any = db.execute(_TOO_LOW).fetchone()
     if row is None or not row[0]:
         return None
@@ -265,13 +265,13 @@ def raise_next_seq(db: apsw.Connection) -> int | None:
 
 
 def is_damaged(db: apsw.Connection) -> bool:
-    """Whether there is anything to put right in the store's own row."""
+    """Whether there is anything to repair in the store's own row."""
     row: Any = db.execute(_TOO_LOW).fetchone()
     return row is None or bool(row[0]) or bool(find_in_state(db))
 
 
 def find_in_state(db: apsw.Connection) -> list[Damage]:
-    """What cannot be right in the store's own row."""
+    """The impossible values in the store's own row."""
     row: Any = db.execute(_IS_THERE).fetchone()
     if row is None:
         return [Damage("store_state", "", None, "*", "missing")]

@@ -1,14 +1,14 @@
-"""Counting the jobs of damaged lanes anew, without blocking writers meanwhile.
+"""Recounting the jobs of damaged lanes, without blocking writers meanwhile.
 
-To count takes as long as there are jobs, so no write does it:
+Counting takes time with the number of jobs, so no write does it:
 
-1. A reader counts, and is about right.
-2. One short write puts these numbers in the place of damaged ones, and notes them. In it a second
-   reader is opened, which sees the store as it was then.
-3. That reader counts: exactly what the numbers should have been in that write.
-4. One short write adds the difference to the lanes' present numbers, and ends the note.
+1. A reader counts, approximately.
+2. One short write replaces the damaged numbers with these, and notes them. Inside it a second
+   reader is opened, which sees the store as of that moment.
+3. That reader counts exactly what the numbers should have been in that write.
+4. One short write adds the difference to the lanes' present numbers, and removes the note.
 
-A process that dies in between leaves the note, and a minute later the next sweep begins anew. A
+A process that dies in between leaves the note, and a minute later the next sweep starts again. A
 process that was slower than that finds another note in step 4, and leaves the rest to its author.
 """
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.database import Database
 
 Counts = dict[str, int]
-"""By the name of a counter."""
+"""Counts by the name of the counter."""
 NOTHING: Final[Counts] = dict.fromkeys(COUNTERS, 0)
 SILENT_MICROS: Final = 60 * 1_000_000
-"""An older note is that of a process that is gone."""
+"""An older note belongs to a process that is gone."""
 
 _COUNT: Final = """
     SELECT job.lane, status, priority, count(*) FROM (
@@ -60,13 +60,13 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def is_left(db: apsw.Connection, env: Env) -> bool:
-    """Whether somebody has begun to count and does not go on."""
+    """Whether a process began to count and has stopped."""
     note = _note(db)
     return note is not None and not 0 <= env.now_micros() - note.at <= SILENT_MICROS
 
 
 def recount(database: Database) -> None:
-    """Put right what cannot be right in lanes, and count their jobs."""
+    """Repair impossible values in lanes, and count their jobs."""
     with database.readers.lend() as db:
         about = count(db, own_state.damaged_lanes(db) | _noted(db))
     with ExitStack() as stack:

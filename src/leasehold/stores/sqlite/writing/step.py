@@ -1,11 +1,10 @@
 """One write: what it learns when it begins, and the state that its operations share.
 
-The state of the store changes with every write in three numbers only. The rest (generations, the
-open minute, the basis of the clock) is compared as a whole with the last reading: while it is the
-same, so are the rules, the settings and the basis that were made of it. So most writes learn the
-state for nothing.
+Only three numbers of the store's state change with every write. The rest (generations, the open
+minute, the basis of the clock) is compared as a whole with the last reading: while it is the same,
+so are the rules, the settings and the basis derived from it. So most writes get the state for free.
 
-The writer carries out functions of the write, or operations of a kind that is done in groups.
+The writer carries out functions of the write, or operations that can be done in groups.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from leasehold.stores.sqlite.writing.clock import BASIS, WRITE_BASIS, StoreClock
 from leasehold.stores.tables.moving import READ_SEAL
 from leasehold.stores.tables.step import TableStep
 
-# A value that is no number is above all numbers: a place that cannot be read is left out.
+# A value that is not a number sorts above all numbers: an unreadable place is left out.
 READ_STATE: Final = f"""
     SELECT clock, version_floor, next_seq, EXISTS (SELECT 1 FROM blocker),
            EXISTS (SELECT 1 FROM resolving) + 2 * EXISTS (SELECT 1 FROM inheriting),
@@ -49,13 +48,13 @@ READ_STATE: Final = f"""
     FROM store_state
 """
 _CHANGING: Final = 7
-"""So many of them may differ from write to write."""
+"""How many of them may differ from write to write."""
 NOTHING_LEFT: Final = (0, 0, None, 0)
-"""What earlier writes have left to others, most of the time."""
+"""What earlier writes usually leave to later ones: nothing."""
 
 
 class Remembered:
-    """Belongs to one connection that writes."""
+    """The memory of one writing connection."""
 
     def __init__(self) -> None:
         # Before the first change there are neither rules nor settings to read.
@@ -66,16 +65,16 @@ class Remembered:
         self.basis = ClockBasis()
         self.open_minute = 0
         self.worker_numbers: dict[tuple[str, int], int] = {}
-        """Of this minute: idle workers are forgotten at its end."""
+        """Numbers of this minute's workers; idle ones are forgotten at its end."""
         self._step: Step | None = None
-        """The last write, where it has left nothing behind."""
+        """The last write, if it has left nothing for later ones."""
         self._step_at: tuple[apsw.Cursor | None, int] = (None, 0)
-        """Of which connection, and at which version of the file for it."""
+        """The connection of that write, and the version of the file that it saw."""
 
     def read(self, db: apsw.Connection, cursor: apsw.Cursor, env: Env) -> tuple[Any, ...]:
-        """The state of the store, what changes of it; the rest is remembered here.
+        """Read the changing part of the store's state; the rest is remembered here.
 
-        Damage is put right first, in the write under way.
+        Damage is repaired first, in the current write.
         """
         try:
             row: Any = cursor.execute(READ_STATE).fetchone()
@@ -96,27 +95,28 @@ class Remembered:
         return changing
 
     def keep(self, step: Step, cursor: apsw.Cursor) -> None:
-        """Said after the commit of a write that knows all it has changed of the store's state: as
-        long as nobody else writes, the next write need not ask for it.
+        """Called after the commit of a write that knows everything it has changed in the store's
+        state: as long as nobody else writes, the next write need not read it.
         """
         self._step = step
-        # Any other commit makes it another version, this connection's own among them.
+        # Any other commit changes the version, including this connection's own.
         self._step_at = (cursor, step.db.data_version())
 
     def take_up(self, db: apsw.Connection, cursor: apsw.Cursor) -> Step | None:
-        """That write, if the store is as it left it. Only inside the next one."""
+        """The last write, if the store is still as it left it. Only inside the next one."""
         step = self._step
         if step is None:
             return None
-        # Forgotten at once: a write that says nothing at its end may have changed anything.
+        # Forgotten at once: a write that is not kept at its end may have changed anything.
         self._step = None
         return step if self._step_at == (cursor, db.data_version()) else None
 
     def _learn(self, db: apsw.Connection, steady: tuple[Any, ...]) -> None:
-        # A seal comes with another generation, so a process that has not met it looks for it here.
+        # A seal comes with a new generation, so a process that has not seen that generation checks
+        # for one here.
         row: Any = db.execute(READ_SEAL).fetchone()
         check_unsealed(None if row is None else row[0], db.filename)
-        # The generations are committed: one that is not might come to nothing, and be used again.
+        # These generations are committed: an uncommitted one could be rolled back and used again.
         generation, set_at, self.open_minute, *basis = steady
         if generation != self._rules_generation:
             self.rules, self._rules_generation = read_rules(db), generation
@@ -143,22 +143,22 @@ class Step(TableStep):
 
     db: apsw.Connection
     is_first = True
-    """Whether the operation under way is the first of its write; it needs no savepoint."""
+    """Whether the current operation is the first of its write, which needs no savepoint."""
     leaves_nothing = True
-    """Whether earlier writes, the clocks and a new minute have left this one nothing to do."""
+    """Whether earlier writes, the clocks and the minute leave this write nothing extra to do."""
     is_one_more = False
-    """Whether a job was added of which nothing was said: a plain submit of it does no more."""
+    """Whether a job without options was added, which is all that a plain submit of it does."""
     opens_minute = False
     """Whether this write is the first of a new minute."""
     clock_basis = ClockBasis()
-    """The readings of the machine's clocks that are remembered."""
+    """The remembered readings of the machine's clocks."""
     odd_time: StoreTime | None = None
-    """The readings to be remembered from now on, if the clocks disagree."""
+    """The readings to remember from now on, if the clocks disagree."""
     insert_events = INSERT_EVENT
     insert_reply = "INSERT OR REPLACE INTO reply (id, at, data) VALUES ($1, $2, $3)"
     _rules_changed = False
     _settings_changed = False
-    # By the last number that was given out: above a damaged one there may be no other.
+    # By the last number that was assigned: above a damaged one there may be no other.
     add_audit = """
         INSERT INTO audit (n, at, actor, action, count, detail)
         VALUES (coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'audit'), 0) + 1,
@@ -180,15 +180,15 @@ class Step(TableStep):
         self.db = db
         self.execute = db.execute
         self.many = self.executemany = db.executemany
-        # To make a cursor for each takes as long as such a statement does.
+        # Making a cursor for each takes as long as such a statement.
         self.write = cursor.execute
-        """Executes a statement that answers nothing."""
+        """Executes a statement that returns no rows."""
         self.write_many = cursor.executemany
         self.version_floor = version_floor
-        """No lease version at or below this is granted any more."""
+        """Lease versions at or below this are never granted again."""
         self.next_seq = next_seq
         self._new_workers: set[str] = set()
-        """The workers that this write has met first."""
+        """The workers that this write was the first to see."""
 
     @classmethod
     def begin(
@@ -232,27 +232,27 @@ class Step(TableStep):
         return step
 
     def begin_again(self, now: int) -> Step:
-        """Be the next write: all that this one has gathered was written down, and taken."""
+        """Become the next write: everything that this one has gathered was written and taken."""
         self.now = now
         self.is_first = True
         self.is_one_more = False
         return self
 
     def end(self) -> None:
-        """Write down the clock and the used numbers; called once, before the commit."""
+        """Write the clock and the used numbers; called once, before the commit."""
         self.write(WRITE_STATE, (self.now, self.version_floor, self.next_seq))
         if self.odd_time is not None:
             self.execute(WRITE_BASIS, self.clock_basis)
 
     def set_clock(self, now: int, basis: ClockBasis) -> None:
-        """Let it be another time from here on, for this write and all that follow."""
+        """Change the time from here on, for this write and all later ones."""
         self.now, self.clock_basis = now, basis
         self.leaves_nothing = False
         self.odd_time = StoreTime(now, 0, basis)
 
     def _prepare(self) -> None:
-        """Before anything is changed, let leases end later if the clock moved on without their
-        holders; and in a new minute, keep what happened in the one before.
+        """Before anything changes, extend leases if the clock advanced without their holders; and
+        in a new minute, save what happened in the previous one.
         """
         if self.odd_time is not None and self.odd_time.shift:
             move_leases(self.db, self.odd_time)
@@ -267,7 +267,7 @@ class Step(TableStep):
             self._new_workers.add(worker)
             return self.db.last_insert_rowid()
         number = int(row[0])
-        # One met in this very write is not remembered yet: it may still be rolled back.
+        # A number from this write is not remembered yet, since it may still be rolled back.
         if worker not in self._new_workers:
             self.worker_numbers[worker, lane] = number
         return number
@@ -277,7 +277,7 @@ class Step(TableStep):
         return StartBook(self.db, self.now)
 
     def look_again(self) -> None:
-        """Nothing is read ahead here."""
+        """Does nothing: nothing is read ahead here."""
 
     def versions_erased(self, versions: Iterable[int]) -> None:
         self.version_floor = max((self.version_floor, *versions))
@@ -304,7 +304,7 @@ class Step(TableStep):
             self.failed.clear()
 
     def write_counters_of_work(self) -> None:
-        # Completed jobs were not pending: theirs are written later, with those of the lease.
+        # Completed jobs were not pending: their counts are written later, with those of the lease.
         if any(Status.PENDING in tally for tally in self._tally.values()):
             self.write_counters()
         elif self.succeeded:
@@ -319,7 +319,7 @@ class Step(TableStep):
         self.succeeded.clear()
 
     def write_counters(self) -> None:
-        """Write the counters, for who reads them in this very operation."""
+        """Write the counters, for a later read in the same operation."""
         if self.succeeded:
             self._close_breakers()
         if self._tally:
@@ -332,7 +332,8 @@ class Step(TableStep):
     def undo(self) -> None:
         """Undo the writes of the current operation."""
         if self.is_first:
-            # All of the write so far is its own, and the file lock keeps others out meanwhile.
+            # The whole write so far is this operation's, and the file lock keeps others out
+            # meanwhile.
             self.execute("ROLLBACK")
             self.execute("BEGIN IMMEDIATE")
             self._prepare()
@@ -370,8 +371,8 @@ T = TypeVar("T")
 
 
 class Grouped(ABC, Generic[T]):
-    """An operation of a kind that shares statements: operations that wait at the same time are done
-    as one, unless one of them turns out to be bad.
+    """An operation that can share statements: operations that wait at the same time are done as
+    one, unless one of them turns out to be bad.
     """
 
     __slots__ = ()
@@ -383,4 +384,4 @@ class Grouped(ABC, Generic[T]):
     @classmethod
     @abstractmethod
     def together(cls, step: Step, operations: Sequence[Self]) -> list[T]:
-        """Do all of these; raises, and may leave anything behind, if any of them would."""
+        """Do all of these; if any of them fails, raises, and may leave partial changes."""

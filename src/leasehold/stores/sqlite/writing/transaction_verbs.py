@@ -1,7 +1,7 @@
 """The store's verbs inside the application's own transactions.
 
-They are the same as elsewhere: each is an operation on a `Step`, and here the step is a part of a
-transaction that somebody else commits. So nothing that it learns may be remembered beyond it.
+They are the same as elsewhere: each is an operation on a `Step`, and here the step is part of a
+transaction that the application commits. So nothing read in it may be remembered beyond it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ T = TypeVar("T")
 
 
 def connect(database: Database) -> ApplicationConnection:
-    """A connection of the application's own."""
+    """A new connection for the application."""
     database.check_process()
-    # An older copy has to be dealt with before anything is written.
+    # A restored older copy has to be handled before anything is written.
     database.open_to_write()
-    # A read, so that a closed store is found out here and not in the first transaction.
+    # A read, so that a closed store is noticed here and not in the first transaction.
     with database.read(), translated(database.files.database):
         connection = database.watch.opened(
             lambda: ApplicationConnection(
@@ -55,7 +55,7 @@ def connect(database: Database) -> ApplicationConnection:
 
 
 def owns(database: Database, connection: OwnConnection) -> bool:
-    """Whether it is one of this store."""
+    """Whether a connection belongs to this store."""
     return (
         isinstance(connection, ApplicationConnection)
         and connection.database == database.files.database
@@ -63,7 +63,7 @@ def owns(database: Database, connection: OwnConnection) -> bool:
 
 
 def address(database: Database) -> str:
-    """Where another process finds the same store."""
+    """The URL by which another process finds the same store."""
     return (
         f"sqlite:///{quote(str(database.files.database))}?durability={database.durability}"
         f"&lock_timeout_seconds={database.lock_timeout_seconds:g}"
@@ -72,7 +72,7 @@ def address(database: Database) -> str:
 
 @shielded
 def open_transaction(database: Database, job_id: str, version: int) -> HeldTransaction:
-    """Begin the transaction of a running job, if it is still held."""
+    """Begin the transaction of a running job, if the job is still held."""
     db = connect(database)
     try:
         db.begin(f", for job {job_id}")
@@ -91,12 +91,12 @@ def _refuse_stale(database: Database, db: ApplicationConnection, job_id: str, ve
 
 @shielded
 def within(database: Database, connection: OwnConnection, operation: Callable[[Step], T]) -> T:
-    """Carry out one operation as a part of the open transaction, or undo it alone."""
+    """Carry out one operation as part of the open transaction; undo only it if it fails."""
     database.check_process()
     db = _check_connection(database.files.database, connection)
     with translated(database.files.database), _plain_rows(db), _part(db):
         step = Step.begin(db, db.cursor(), database.env, database.clock, db.remembered)
-        # What stands before it in the transaction is not its own to roll back.
+        # It must not roll back what came before it in the transaction.
         step.is_first = False
         answer = operation(step)
         Links.resolve(step)
@@ -112,12 +112,12 @@ def within(database: Database, connection: OwnConnection, operation: Callable[[S
 def submit_within(
     database: Database, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
-    """Submit them as a part of the application's transaction."""
+    """Submit them as part of the application's transaction."""
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
         return within(database, connection, operation)
 
-    # Lanes that this transaction makes come to nothing if it is rolled back: none is kept.
+    # Lanes created by this transaction disappear if it is rolled back, so none is remembered.
     return submit_by(database, write, LaneNumbers(), drafts, partial=partial)
 
 
@@ -198,7 +198,7 @@ class HeldTransaction:
     def roll_back(self) -> None:
         if not self._is_over:
             self._is_over = True
-            # Closing it rolls back, also where a statement is still being read.
+            # Closing it rolls back, even while a statement is still being read.
             self._db.close()
 
     def _fenced(self, operation: Callable[[Step], object]) -> object:
@@ -215,7 +215,7 @@ def _part(db: apsw.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        # Where the disk is full or failing, SQLite has rolled back the whole transaction.
+        # If the disk is full or failing, SQLite has rolled back the whole transaction.
         if db.in_transaction:
             db.execute("ROLLBACK TO operation")
             db.execute("RELEASE operation")
@@ -225,7 +225,7 @@ def _part(db: apsw.Connection) -> Iterator[None]:
 
 @contextmanager
 def _plain_rows(db: apsw.Connection) -> Iterator[None]:
-    """The application may want its rows as something else than tuples; the store does not."""
+    """The application may want its rows as something other than tuples; the store needs tuples."""
     row_trace, exec_trace = db.row_trace, db.exec_trace
     db.row_trace = db.exec_trace = None
     try:
@@ -235,7 +235,7 @@ def _plain_rows(db: apsw.Connection) -> Iterator[None]:
 
 
 def _foreign(connection: object) -> str:
-    """Why a connection that is none of ours cannot be used."""
+    """Why a foreign connection cannot be used."""
     kind = type(connection)
     if kind.__module__.partition(".")[0] in ("sqlite3", "_sqlite3"):
         return (

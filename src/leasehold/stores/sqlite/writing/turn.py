@@ -1,9 +1,9 @@
 """Beginning to write: a transaction as such, and an application's turn with a note of its holder.
 
-All writers take the file lock first, and keep it while they wait for SQLite's own write lock: so
-only one process at a time waits for that, and none is starved. The store's writer keeps the file
-lock until its commit. An application's transaction lets go of it as soon as it has begun: it may
-take its time, and the next writer waits for it with patience, and not for ever.
+All writers take the file lock first, and hold it while they wait for SQLite's own write lock, so
+only one process at a time waits for that, and none starves. The store's writer holds the file lock
+until its commit. An application's transaction releases it as soon as it has begun: it may take
+long, and the next writer waits for it, up to a limit.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from leasehold.stores.sqlite.disk.holder import holder_of, is_stopped, open_tran
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
 PAUSES_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.025, 0.025, 0.05)
-"""Between one try and the next to get SQLite's own lock; the last one again and again."""
+"""The pauses between tries to get SQLite's own lock; the last one is repeated."""
 
 _never_free: Final = threading.Lock()
 _never_free.acquire()
 
 
 def wait_when_busy(db: apsw.Connection, limit_seconds: float) -> None:
-    """Let a connection wait so long for SQLite's own locks. It can be interrupted, which SQLite's
-    own busy timeout cannot.
+    """Let a connection wait this long for SQLite's own locks. The wait can be interrupted, unlike
+    SQLite's own busy timeout.
     """
     waited = 0.0
 
@@ -52,8 +52,8 @@ def wait_when_busy(db: apsw.Connection, limit_seconds: float) -> None:
 
 
 def begin(db: apsw.Connection | apsw.Cursor) -> None:
-    """Begin to write. Call it under the store's file lock; raises Interrupted when it had to wait
-    and a signal came.
+    """Begin to write. Call it under the store's file lock; raises Interrupted if a signal comes
+    while it waits.
     """
     try:
         db.execute("BEGIN IMMEDIATE")
@@ -71,7 +71,7 @@ def transaction(db: apsw.Connection) -> Iterator[None]:
         yield
         db.execute("COMMIT")
     except BaseException:
-        # Where the disk is full or failing, SQLite has already rolled back.
+        # If the disk is full or failing, SQLite has already rolled back.
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
@@ -91,18 +91,19 @@ class ApplicationTurn:
         self._env = env
         self.lock_timeout_seconds = lock_timeout_seconds
         self.before_commit = before_commit
-        """Raises where nothing may be committed any more."""
-        # The file lock is held by the process; among its threads this lock decides.
+        """Raises if nothing may be committed any more."""
+        # The process holds the file lock; this lock arbitrates among its threads.
         self._mutex = threading.Lock()
         self._lock: WriteLock | None = None
         self._closed = False
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Stand in line, and be first in it until the end of the block. Only inside the shield:
-        it raises Interrupted.
+        """Queue up, and hold the turn until the end of the block. Only inside the shield: it raises
+        Interrupted.
         """
-        # Another thread may wait for the lock, or for SQLite's, as long as each of them allows.
+        # Another thread may be waiting for the file lock or SQLite's, as long as their limits
+        # allow.
         SHIELD.acquire(self._mutex)
         try:
             if self._closed:
@@ -118,12 +119,12 @@ class ApplicationTurn:
             self._mutex.release()
 
     def note(self, purpose: str) -> str:
-        """Write down that a transaction was begun here and now; answers with the note."""
+        """Note that a transaction has begun here; returns the note."""
         program = Path(sys.argv[0] or sys.executable).name
         thread = threading.current_thread().name
         since = self._env.now().isoformat(timespec="seconds")
         note = f"{os.getpid()} ({program}, thread {thread}) since {since}{purpose}"
-        # It is read only by processes that have waited in vain: on a full disk there is none.
+        # Only processes that have waited in vain read it; on a full disk there is none.
         path = self._files.transaction_note
         try:
             with open(path, "w", encoding="utf-8", opener=for_its_owner_only) as file:
@@ -134,7 +135,7 @@ class ApplicationTurn:
         return note
 
     def strike_out(self, note: str) -> None:
-        """The transaction of that note has ended."""
+        """Remove the note of an ended transaction."""
         path = self._files.transaction_note
         with suppress(OSError):
             if path.read_text(encoding="utf-8") == note:
@@ -158,13 +159,14 @@ class ApplicationTurn:
 
 
 def for_its_owner_only(path: str, flags: int) -> int:
-    """An opener of files that other users of the machine cannot read."""
+    """A file opener whose files other users of the machine cannot read."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def who_writes(files: StoreFiles) -> list[dict[str, Any]]:
-    """The holder that keeps others from writing at this moment: an open transaction first, since
-    the holder of the lock may wait for it. Takes no lock, and so can tell while it is held.
+    """The process that keeps others from writing at this moment: an open transaction first, since
+    the holder of the lock may be waiting for it. It takes no lock, so it works while the lock is
+    held.
     """
     found = []
     transaction = open_transaction_of(files.database)

@@ -1,10 +1,11 @@
-"""Who waits to write in this process, and who of them leads: carries out what all have queued.
+"""The callers waiting to write in this process, of which one leads: it carries out all queued
+operations.
 
-A caller that comes while no thread leads does so at once. The others wait, until their operation
+A caller that arrives while no thread leads does so at once. The others wait until their operation
 has been carried out or they may lead next. A wait of the main thread ends when a signal comes, so
-that its handlers can be called; its ticket keeps its place meanwhile, and may be carried out by
-others. Only it cannot be let lead, since the handler may do anything: write, close the store, fork,
-or raise.
+that its handlers can be called; its ticket keeps its place meanwhile, and others may carry it out.
+But it cannot become the leader, since the handler may do anything: write, close the store, fork, or
+raise.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Ticket(Generic[T]):
     """One operation, its place in the queue, and the gate at which its caller waits."""
 
     gate: threading.Lock | None = None
-    """There is none while no other thread may have to open it."""
+    """None as long as no other thread may have to open it."""
     queue: deque[Ticket[Any]] | None = None
     is_away = False
     """Whether its caller is about to call handlers of signals instead of waiting."""
@@ -41,7 +42,7 @@ class Ticket(Generic[T]):
         self.operation = operation
 
     def close_gate(self) -> threading.Lock:
-        """Make a gate, unless there is one: from now on another thread may lead."""
+        """Create the gate if there is none: from now on another thread may lead."""
         if self.gate is None:
             gate = threading.Lock()
             gate.acquire()
@@ -55,7 +56,7 @@ class Ticket(Generic[T]):
 
 
 class WriteQueue:
-    """The tickets of one process. All but `leave` is called inside the shield."""
+    """The tickets of one process. Everything except `leave` is called inside the shield."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
@@ -64,7 +65,7 @@ class WriteQueue:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Make what threads wait at; in a forked child again, where those threads are not."""
+        """Create the locks; called again in a forked child, where waiting threads do not exist."""
         self._mutex = threading.Lock()
         self._idle = threading.Condition(self._mutex)
         self.waiting: deque[Ticket[Any]] = deque()
@@ -72,10 +73,10 @@ class WriteQueue:
         self.leader: int | None = None
         self._is_paused = False
         self._idlers = 0
-        """How many wait until no thread leads."""
+        """How many threads wait until no thread leads."""
 
     def stand(self, ticket: Ticket[Any]) -> bool:
-        """Queue a ticket, or go back to its place; whether it leads from now on."""
+        """Queue a ticket, or return to its place; returns whether it leads from now on."""
         with self._mutex:
             if self._is_paused:
                 self._wait_while(lambda: self._is_paused)
@@ -91,7 +92,8 @@ class WriteQueue:
                 raise self._closed()
             ticket.is_away = False
             if self.is_led:
-                # Not asked of the ticket later: a thread let lead just then goes through its gate.
+                # Reset now, not later: a thread that becomes the leader just then passes through
+                # its gate.
                 ticket.leads = False
                 ticket.close_gate()
                 return False
@@ -99,9 +101,9 @@ class WriteQueue:
             return True
 
     def wait(self, ticket: Ticket[Any]) -> None:
-        """Until another caller has carried it out, or it is its own turn to lead.
+        """Wait until another caller has carried it out, or it is its turn to lead.
 
-        Raises Interrupted when a signal came first; the ticket keeps its place.
+        Raises Interrupted if a signal comes first; the ticket keeps its place.
         """
         gate = ticket.close_gate()
         try:
@@ -111,11 +113,11 @@ class WriteQueue:
                 if ticket in self.waiting and not ticket.leads:
                     ticket.is_away = True
                     raise
-            # It is being carried out, or is to lead: either is known in a moment.
+            # It is being carried out or is about to lead, which will be known in a moment.
             gate.acquire()
 
     def leave(self, ticket: Ticket[Any]) -> None:
-        """Give up a place that was kept. An operation under way is waited for."""
+        """Give up a place that was kept, after waiting for an operation in progress."""
         with SHIELD:
             with self._mutex:
                 if ticket.queue is not self.waiting:
@@ -127,10 +129,10 @@ class WriteQueue:
             gate.acquire()
 
     def take(self, batch: list[Ticket[Any]]) -> bool:
-        """Move queued operations to the batch; False when there were none, or it is full."""
+        """Move queued operations to the batch; False if there were none or it is full."""
         taken = False
         if not self.waiting:
-            return taken  # A caller that comes now is served by the next leader.
+            return taken  # The next leader will serve a caller that arrives now.
         with self._mutex:
             while self.waiting and len(batch) < OPERATIONS_PER_COMMIT_MAX:
                 batch.append(self.waiting.popleft())
@@ -148,9 +150,9 @@ class WriteQueue:
             return True
 
     def pass_on(self, own: Ticket[Any] | None = None) -> None:
-        """Let the next one lead: no thread works for the others for ever.
+        """Let the next one lead, so that no thread works for the others for ever.
 
-        A leader's own ticket that was not even taken steps aside: something cut its lead short.
+        If the leader was cut short, its own ticket, not even taken, gives up its place.
         """
         with self._mutex:
             self.leader = None
@@ -167,8 +169,8 @@ class WriteQueue:
                 self._idle.notify_all()
 
     def close(self) -> bool:
-        """Refuse new operations, and wait for those under way; True for the first call that has
-        come to the end of it.
+        """Refuse new operations, and wait for running ones; True for the first call that finishes
+        this.
         """
         with self._mutex:
             self._is_closed = True
@@ -177,10 +179,9 @@ class WriteQueue:
             return is_first
 
     def pause(self, seconds: float) -> bool:
-        """Let no write begin, and wait for those under way; False if that takes too long.
+        """Block new writes, and wait for running ones; False if that takes too long.
 
-        It cannot be done by a thread that is itself inside a write. `resume` must follow in any
-        case.
+        A thread that is itself inside a write cannot do this. `resume` must always follow.
         """
         if not self._mutex.acquire(timeout=seconds):
             return False

@@ -1,8 +1,8 @@
 """A process's means to write: the file lock, a connection, and the hold on the store's note.
 
-It is opened by the first write, not with the store: a process that only looks takes no lock, and is
-not kept waiting by its holder. A fork closes it, and the next write opens it again. Making a store
-and bringing an old one up to date are writes, too.
+It is opened by the first write, not with the store, so a process that only reads takes no lock and
+does not wait for its holder. A fork closes it, and the next write opens it again. Creating a store
+and bringing an old one up to date are writes too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class WriteSide:
         self._cursor: apsw.Cursor | None = None
         self._continuity: Continuity | None = None
         self.is_restored = False
-        """Whether the next write has to take back the leases of a copy that came back."""
+        """Whether the next write has to take back the leases of a restored copy."""
 
     @property
     def is_open(self) -> bool:
@@ -54,7 +54,7 @@ class WriteSide:
 
     @property
     def lock(self) -> WriteLock:
-        """The lock around every write, of all processes."""
+        """The lock around the writes of all processes."""
         if self._lock is None:
             self._lock = WriteLock(self._files.write_lock, self._env, self._lock_timeout_seconds)
         return self._lock
@@ -66,13 +66,13 @@ class WriteSide:
 
     @property
     def cursor(self) -> apsw.Cursor:
-        """A cursor of that connection which every write uses again."""
+        """A cursor of that connection, reused by every write."""
         if self._cursor is None:
             self._cursor = self.db.cursor()
         return self._cursor
 
     def open(self) -> apsw.Connection:
-        """Open the connection, and see to it that no version is granted twice."""
+        """Open the connection, and make sure that no version is granted twice."""
         continuity = Continuity(self._files.continuity)
         try:
             if not continuity.is_shared:
@@ -114,14 +114,14 @@ class WriteSide:
     def make_durable(self, number: int) -> None:
         """Sync the log up to a commit that this process has made or seen, without the lock.
 
-        Where that fails, the log is copied into the database: that writes all of it once more.
+        If that fails, the log is copied into the database, which writes all of it again.
         """
         try:
             self._sync.make_durable(number)
         except OSError as error:
             self.lock.acquire("copy a log that cannot be synced into the database")
             try:
-                # The first one has done it for all.
+                # The first thread has done it for all.
                 if not self._sync.is_durable(number):
                     self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
                     self._sync.all_durable()
@@ -131,7 +131,7 @@ class WriteSide:
                 self.lock.release()
 
     def _begin_log_anew(self, db: apsw.Connection, *, is_shared: bool) -> None:
-        """After a failed sync, the first to open the store again makes the rest durable."""
+        """After a failed sync, the first process to open the store again makes the rest durable."""
         if is_shared:
             raise self._sync.refusal("a sync of its log has failed")
         with translated(self._files.database):
@@ -139,12 +139,12 @@ class WriteSide:
         self._sync.all_durable()
 
     def save_log(self) -> None:
-        """Where the log was deleted, keep the acknowledged writes. The lock must be held."""
+        """If the log was deleted, save the acknowledged writes. The lock must be held."""
         if self._db is not None:
             self._watch.save_log(self._db)
 
     def close(self) -> None:
-        """Leave a note of how far the store has come, and close everything."""
+        """Note the store's progress, and close everything."""
         db, self._db = self._db, None
         self._cursor = None
         continuity, self._continuity = self._continuity, None
@@ -152,13 +152,13 @@ class WriteSide:
         progress = None
         try:
             if db is not None:
-                # Of a damaged state no note is taken: the next opening puts it right.
+                # A damaged state is not noted: the next opening repairs it.
                 with suppress(apsw.Error, ValueError, LookupError):
                     progress = StoreProgress.of(db)
                 db.close()
             if continuity is not None and progress is not None:
-                # Without a note the next opening takes the store for one that may be older. It is
-                # taken last: to close the last connection changes the file.
+                # Without a note the next opening assumes that the store may be older. It is written
+                # last, since closing the last connection changes the file.
                 with suppress(OSError):
                     continuity.note_left(progress, self._files.changed_at())
         finally:

@@ -1,18 +1,18 @@
 """One writer per process, with group commit.
 
-There is no writer thread. A caller queues its operation and, if no thread is writing, does it:
-takes the file lock, opens a transaction, carries out every queued operation (and those that join
-meanwhile), commits once, and tells the others. So a lone caller pays no hand-over, and many callers
-share one sync of the disk. Each operation after the first runs in a savepoint, so that a bad one
-fails alone; operations of a kind that is done in groups (`Grouped`) are, until one of them turns
-out to be bad.
+There is no writer thread. A caller queues its operation. If no thread is writing, that caller does:
+it takes the file lock, opens a transaction, carries out every queued operation (and those that join
+meanwhile), commits once, and wakes the other callers. So a lone caller pays for no hand-over, and
+many callers share one sync of the disk. Each operation after the first runs in a savepoint, so that
+a bad one fails alone. Operations of a `Grouped` kind are carried out together, and one by one if
+that fails.
 
-The file lock is what makes several processes take turns: SQLite's own busy handler would starve
-some of them for seconds.
+The file lock makes processes take turns; SQLite's own busy handler would starve some of them for
+seconds.
 
-All of it is done inside the shield against interrupts: Ctrl-C reaches the main thread when its
-write is complete, or has not begun. Only waits end early, and leave no gap in the queue
-(`write_queue.py`).
+All of this runs inside the shield against interrupts: Ctrl-C reaches the main thread only before
+its write has begun or after it is complete. Only waits end early, and they leave no gap in the
+queue (`write_queue.py`).
 """
 
 from __future__ import annotations
@@ -86,18 +86,18 @@ class Writer:
         self._pid = os.getpid()
 
     def run(self, operation: Callable[[Step], T]) -> T:
-        """Carry out one operation; returns when it is durable, raises the operation's error."""
+        """Carry out one operation; returns once it is durable, or raises the operation's error."""
         ticket = Ticket(operation)
         try:
             while not self._is_through(ticket):
-                pass  # The handlers of the signals that had come were called, and did not raise.
+                pass  # Pending signals were handled without raising an error.
         finally:
             if ticket.is_away:
                 self.queue.leave(ticket)
         return ticket.outcome()
 
     def _is_through(self, ticket: Ticket[Any]) -> bool:
-        """Carry it out inside the shield; False when a signal came while it waited."""
+        """Carry out the operation inside the shield; False if a signal arrived while it waited."""
         try:
             with SHIELD:
                 if not self.queue.stand(ticket):
@@ -124,7 +124,7 @@ class Writer:
 
     @contextmanager
     def alone(self) -> Iterator[apsw.Connection]:
-        """A transaction of this caller alone, without a write's own steps."""
+        """A transaction for this caller alone, without the usual steps of a write."""
         self.queue.lead_unless(lambda: False)
         self.queue.leader = threading.get_ident()
         try:
@@ -152,7 +152,7 @@ class Writer:
             is_over = True
         finally:
             if not is_over:
-                # SystemExit out of an operation, say, is no answer for the others.
+                # An operation's SystemExit, for example, is not an answer for the other callers.
                 self._fail(batch, hints, StoreUnavailableError(_CUT_SHORT))
             self.queue.pass_on(own)
             for ticket in batch:
@@ -163,7 +163,7 @@ class Writer:
             self._after_commit(hints)
 
     def _commit(self, own: Ticket[Any], batch: list[Ticket[Any]], hints: Hints) -> None:
-        """One transaction under the file lock. An error is told to every caller in it."""
+        """Run one transaction under the file lock. Every caller in it gets its error."""
         try:
             lock = self._side.lock
             lock.acquire(doing(own.operation))
@@ -172,11 +172,11 @@ class Writer:
             finally:
                 lock.release()
             if hints.ready:
-                # Workers are woken before the sync: a lease of these jobs is answered after a sync
-                # of its own, which covers this write as well.
+                # Workers are woken before the sync: a lease of these jobs waits for a sync of its
+                # own, which covers this write as well.
                 hints.ready = False
                 self._after_commit(READY)
-            # Others write meanwhile.
+            # Other processes can write during this sync.
             self._side.make_durable(number)
         except Exception as error:  # noqa: BLE001  # raised again, in every caller
             self.queue.take(batch)
@@ -185,11 +185,13 @@ class Writer:
     def _fail(self, batch: list[Ticket[Any]], hints: Hints, error: Exception) -> None:
         hints.clear()
         for ticket in batch:
-            # An operation that had failed on its own keeps its own reason.
+            # An operation that had already failed keeps its own error.
             ticket.error = ticket.error or error
 
     def _transaction(self, batch: list[Ticket[Any]], hints: Hints) -> int:
-        """The number up to which the log must be durable before anybody is answered."""
+        """Run the batch; returns the commit number that must be durable before any caller is
+        answered.
+        """
         db, cursor, queue = self._side.db, self._side.cursor, self.queue
         try:
             begin(cursor)
@@ -211,11 +213,11 @@ class Writer:
                 if step.is_one_more and step.leaves_nothing and _is_all(batch):
                     self._remembered.keep(step, cursor)
                 return number
-            # That a minute has ended is not worth a write: the next write notes it.
+            # The end of a minute alone is not worth a write: the next write records it.
             cursor.execute("ROLLBACK" if step.opens_minute else "COMMIT")
             return self._sync.committed(None)
         except BaseException as error:
-            # A process that was forked inside the write leaves it alone: it is the parent's.
+            # A process forked inside the write leaves the transaction alone: it is the parent's.
             if self._pid == os.getpid():
                 if db.in_transaction:
                     db.execute("ROLLBACK")
@@ -224,8 +226,8 @@ class Writer:
             raise
 
     def _take_back_restored(self, step: Step, hints: Hints) -> None:
-        """Before all else, end the leases of the copy: there are no more than there were slots."""
-        # The operations that follow are undone without it.
+        """Before anything else, end the leases that a restored copy holds: at most one per slot."""
+        # Undoing a later operation must not undo this.
         step.is_first = step.leaves_nothing = False
         take_back_restored(step)
         Links.resolve(step)
@@ -234,10 +236,10 @@ class Writer:
         hints.take(step.hints)
 
     def _carry_out_all(self, tickets: list[Ticket[Any]], step: Step, hints: Hints) -> None:
-        """Each by itself; those of a kind that can be done together so, if that works.
+        """Carry out operations of one `Grouped` kind together if that works, the others one by one.
 
-        Hints are taken over one by one: an operation that fails drops those that the step holds,
-        and they must not be another's.
+        Hints are collected after each operation: a failed operation drops the hints that the step
+        holds, and must not drop those of an earlier one.
         """
         if len(tickets) == 1:
             self._carry_out(tickets[0], step)
@@ -264,7 +266,7 @@ class Writer:
         except Exception:
             if not db.in_transaction:
                 raise
-            # One of them is bad; done one by one, it will be the only one to hear of it.
+            # One of them is bad; done one by one, only that one will fail.
             step.undo()
             return False
         finally:
@@ -305,10 +307,10 @@ class Writer:
 
 
 def _is_all(batch: list[Ticket[Any]]) -> bool:
-    """Whether a plain submit is all that there was: others may add a job beside other changes."""
+    """Whether the batch was one plain submit: other operations may make further changes."""
     return len(batch) == 1 and isinstance(batch[0].operation, Grouped)
 
 
 def _kind(ticket: Ticket[Any]) -> type[Grouped[Any]] | None:
-    """The kind of operations that it can be done together with, if it is of one."""
+    """The `Grouped` kind of the operation, or None if it has to be carried out alone."""
     return type(ticket.operation) if isinstance(ticket.operation, Grouped) else None
