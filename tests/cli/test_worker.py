@@ -108,7 +108,7 @@ def test_commands_are_refused_unless_they_are_allowed(crews: Shell) -> None:
     crews.ok("enqueue", "--command", "touch pwned", "--id", "job")
     done = crews.run("worker", "start", "--until-empty", "--count", "2")
     assert done.code == Exit.PARTIAL
-    assert "leaves 1 job of task 'command', which it cannot run: this worker runs no" in done.err
+    assert "left 1 job of task 'command' that it cannot run: this worker runs no" in done.err
     assert status_of(crews, "job") is Status.SCHEDULED
     assert not (crews.folder / "pwned").exists()
 

@@ -64,7 +64,7 @@ def test_a_queue_fills_up_because_a_service_is_slow(shop: Shop) -> None:
         page.locator("#figures a", has_text="Running").click()
         expect(page.locator("tbody tr")).to_have_count(1)
         page.locator("tbody a").first.click()
-        expect(page.locator("#why")).to_contain_text("running")
+        expect(page.locator("#why")).to_contain_text("Running on")
         page.goto(shop.url(f"queue?name={name}"))
         expect(page.locator("#live")).to_have_text("live")
         answers.set()

@@ -114,5 +114,5 @@ def test_a_rule_that_says_the_same_of_many_queues_is_one_line() -> None:
     for number in range(40):
         queue.create_queue(f"quiet-{number}")
     told = words(app, "/health")
-    assert "Depth ok 40 queues" in told
+    assert "Depth ok in all 40 queues" in told
     assert "quiet-17" not in told

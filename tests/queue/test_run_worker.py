@@ -119,8 +119,8 @@ def test_it_says_what_it_leaves_and_why(
     queue.submit_many([NewJob("nobody's"), NewJob("nobody's"), NewJob(abs, (1,))])
     queue.submit("later", delay=3600)
     assert queue.run_worker(until_empty=True) is StopReason.UNRUNNABLE
-    [said] = [each for each in caplog.messages if "leaves" in each]
-    assert 'leaves 2 jobs of task "nobody\'s", which it cannot run: no task' in said
+    [said] = [each for each in caplog.messages if "; left " in each]
+    assert 'left 2 jobs of task "nobody\'s" that it cannot run: no task' in said
     assert queue.get_queue_stats()["completed"] == 1
     queue.pause_queue("default")
     assert queue.run_worker(until_empty=True) is StopReason.EMPTY

@@ -90,7 +90,7 @@ def by_check(fine: Sequence[Finding]) -> list[Finding]:
 
     >>> quiet = [Finding(check="depth", level=Level.OK, found="0", queue=f"q{n}") for n in range(9)]
     >>> [(each.check, each.queue, each.found) for each in by_check(quiet)]
-    [('depth', None, 'ok in all 9 queues')]
+    [('depth', None, 'in all 9 queues')]
     """
     same: dict[tuple[Level, str], list[Finding]] = {}
     for each in fine:
@@ -101,7 +101,7 @@ def by_check(fine: Sequence[Finding]) -> list[Finding]:
         else Finding(
             check=check,
             level=level,
-            found=f"ok in all {counted(len(alike), 'queue')}",
+            found=f"in all {counted(len(alike), 'queue')}",
             meaning=alike[0].meaning if len({each.meaning for each in alike}) == 1 else "",
         )
         for (level, check), alike in same.items()
