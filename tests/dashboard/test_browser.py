@@ -131,7 +131,7 @@ def test_keys(shop: Shop) -> None:
             "data-row", f"keyed-0{shop.root}"
         )
         page.keyboard.press("x")
-        expect(page.locator("[data-chosen]")).to_have_text("To the 1 selected:")
+        expect(page.locator("[data-chosen]")).to_have_text("Apply to the 1 selected:")
         page.keyboard.press("?")
         expect(page.locator("#keys")).to_be_visible()
         page.keyboard.press("Escape")
@@ -166,7 +166,7 @@ def test_rows_that_were_ticked_are_asked_about_and_no_others(shop: Shop) -> None
         page.goto(shop.url(f"jobs?q=queue:{queue}"))
         for row in range(2):
             page.locator(".pick input").nth(row).check()
-        expect(page.locator("[data-chosen]")).to_have_text("To the 2 selected:")
+        expect(page.locator("[data-chosen]")).to_have_text("Apply to the 2 selected:")
         page.get_by_role("button", name="Cancel…").click()
         expect(page.locator("h1")).to_have_text("Cancel the 2 selected jobs?")
         page.get_by_role("button", name="Cancel 2 jobs").click()

@@ -7,6 +7,9 @@ import html
 import io
 import json
 import re
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import httpx
@@ -14,7 +17,7 @@ import pytest
 
 from dashboard.conftest import People, asked
 from leasehold import Every, NewJob, TaskQueue, Workflow
-from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.lease import Consumer, LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.search import PASSED_FOR_ONE_READ
 from leasehold.dashboard import app, dashboard
@@ -317,3 +320,16 @@ def test_what_a_search_offers_is_not_read_from_the_workers_each_time(
     # Nobody may ask for them now.
     monkeypatch.setattr(people.store, "workers", None)
     assert operator.get("jobs", params={"q": "status:dead"}).status_code == 200
+
+
+def test_a_consumer_whose_process_has_ended_is_not_at_work(people: People) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    consumer = Consumer(queues=("left",), host=socket.gethostname(), pid=ended.pid)
+    people.store.exchange(
+        (), LeaseRequest(worker="left-behind", queues=("left",), consumer=consumer)
+    )
+    page = people.somebody("observer").get("workers").text
+    card = page[page.index('data-row="left-behind"') :].partition("</section>")[0]
+    assert '<span class="chip s-gone">gone</span>' in card
+    assert "at work" not in card

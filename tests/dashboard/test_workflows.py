@@ -31,11 +31,25 @@ def test_the_list_tells_how_far_each_is(people: People) -> None:
     assert client.get("workflow?id=never").status_code == 404
 
 
+def test_a_large_workflow_is_counted_as_a_whole(people: People) -> None:
+    """One of its first jobs is dead: among the latest there is none."""
+    people.queue.submit("first", queue="large", parent_id="large", max_retries=0)
+    lease = people.queue.lease("large")
+    assert lease is not None
+    people.queue.nack(lease, "the disk is full", requeue=False)
+    people.queue.submit_many([NewJob("later", queue="large", parent_id="large")] * 120)
+    page = people.somebody("observer").get("workflows")
+    row = page.text[page.text.index('data-row="large"') :].partition("</tr>")[0]
+    assert 'title="dead">✕ 1<' in row
+    assert 'title="pending">○ 120<' in row
+    assert "s-dead" in row.partition("</td>")[2].partition("</td>")[0]
+
+
 def test_a_workflow_goes_on_from_where_it_stopped(people: People) -> None:
     stopped(people, "replayed")
     client = people.somebody("operator", name="ada")
     page = client.get("workflow?id=replayed")
-    assert "It stopped at etl:load" in page.text
+    assert "It stopped at load (etl:load)" in page.text
     assert "1 more ended because of it" in page.text
     assert "Graph of dependencies" in page.text
     asked = client.get("confirm?order=replay-graph&job_id=replayed:tell&workflow=replayed")

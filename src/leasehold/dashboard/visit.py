@@ -24,7 +24,7 @@ from leasehold.dashboard.operation_runner import OperationRunner
 from leasehold.dashboard.recent import Recent
 from leasehold.observe.findings import Finding
 from leasehold.queue.facade import TaskQueue
-from leasehold.queue.health import findings_of, lately_of
+from leasehold.queue.health import findings_of, is_gone, lately_of
 from leasehold.queue.operations import Operations
 from leasehold.queue.task_figures import TaskFigures, figures_by_task
 from leasehold.service.api import Api
@@ -84,6 +84,11 @@ class Desk:
     def hour(self) -> Timeline:
         """What all queues did in the last hour, minute by minute."""
         return self.lately("hour", lambda: hour_of(self.queue))
+
+    def gone(self, workers: Sequence[WorkerInfo]) -> set[str]:
+        """The workers proved dead, and the consumers of this machine whose process has ended."""
+        ended = {each.id for each in workers if each.is_consumer and is_gone(each)}
+        return ended | set(self.queue.lost_workers())
 
     def known_queues(self) -> list[str]:
         """The names of the queues, to be offered while somebody types."""

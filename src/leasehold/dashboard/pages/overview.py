@@ -146,7 +146,7 @@ def overview(desk: Desk, visit: Visit) -> FilledPage:
     now = queue.now()
     over = chosen_range(visit)
     hour = desk.hour()
-    workers = at_work(workers, queue.lost_workers(), now)
+    workers = at_work(workers, desk.gone(workers), now)
     failures = newest_failures(desk)
     deploy = next(iter(queue.deploys()[::-1]), None)
     return FilledPage(

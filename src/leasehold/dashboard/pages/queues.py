@@ -58,7 +58,7 @@ def queues(desk: Desk, visit: Visit) -> FilledPage:
     wanted = [info for info in infos if asked.casefold() in info.name.casefold()]
     ordered = by_trouble(wanted, urgent)
     now = desk.queue.now()
-    workers = at_work(known, desk.queue.lost_workers(), now)
+    workers = at_work(known, desk.gone(known), now)
     serving = who_serves(workers, (info.name for info in wanted))
     lately = {each.queue: each for each in desk.measured()}
     rows = [
@@ -85,7 +85,8 @@ def queue(desk: Desk, visit: Visit) -> FilledPage:
     info = desk.queue.queue_info(name)
     now = desk.queue.now()
     findings = [each for each in desk.findings() if each.queue == name]
-    workers = at_work(desk.queue.workers(), desk.queue.lost_workers(), now)
+    known = desk.queue.workers()
+    workers = at_work(known, desk.gone(known), now)
     over = chosen_range(visit)
     return FilledPage(
         "queue.html",

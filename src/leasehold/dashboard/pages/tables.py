@@ -32,10 +32,11 @@ def schedules(desk: Desk, visit: Visit) -> FilledPage:
 
 def workers(desk: Desk, visit: Visit) -> FilledPage:
     now = desk.queue.now()
-    lost = set(desk.queue.lost_workers())
+    registered = desk.queue.workers()
+    gone = desk.gone(registered)
     settings = desk.store.settings()
     every = beat_seconds(settings.values)
-    known = [(each, _state(each, lost, now, every)) for each in desk.queue.workers()]
+    known = [(each, _state(each, gone, now, every)) for each in registered]
     # Healthy workers are sorted by name: by heartbeats, they would constantly change places.
     known.sort(key=lambda each: (each[1] in WELL, *_place(*each)))
     alive = {each.id for each, _ in known}
@@ -61,9 +62,9 @@ def _place(worker: WorkerInfo, state: str) -> tuple[str, str]:
     return ("" if state in WELL else worker.heartbeat_at.isoformat(), worker.id)
 
 
-def _state(worker: WorkerInfo, lost: set[str], now: Any, every: float) -> str:
-    if worker.id in lost:
-        return "dead"
+def _state(worker: WorkerInfo, gone: set[str], now: Any, every: float) -> str:
+    if worker.id in gone:
+        return "gone" if worker.is_consumer else "dead"
     if not is_at_work(worker, now):
         return "silent"
     if is_late(worker, now, every):

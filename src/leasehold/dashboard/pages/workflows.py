@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 from leasehold.core.contract.looking import looking
 from leasehold.core.model.job import Job
-from leasehold.core.model.search import JobFilter
+from leasehold.core.model.search import Count, JobFilter
 from leasehold.core.model.status import Status
 from leasehold.dashboard.graph_picture import picture
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
@@ -18,8 +19,10 @@ SHOWN: Final = 25
 """About how many workflows a page has."""
 LOOKED_AT: Final = 200
 """So many jobs with a parent are looked at for it."""
-COUNTED_MAX: Final = 100
-"""So many jobs of each workflow are counted; its own page has more."""
+READ_OF_EACH: Final = 100
+"""So many jobs of each workflow are read; those of a larger one are counted."""
+COUNTED_MAX: Final = 1000
+"""So many jobs of a larger workflow are counted in each status."""
 NODES_SHOWN: Final = 500
 LIGHT: Final = ("payload", "result", "metadata")
 
@@ -30,13 +33,10 @@ class WorkflowRow:
 
     id: str
     jobs: list[Job]
-    """The last of them, at most COUNTED_MAX."""
+    """The last of them."""
+    counts: dict[Status, Count]
+    """All of them, by status."""
     is_cut: bool
-
-    @property
-    def counts(self) -> dict[Status, int]:
-        found = Counter(job.status for job in self.jobs)
-        return {status: found[status] for status in Status if found[status]}
 
     @property
     def state(self) -> str:
@@ -44,10 +44,10 @@ class WorkflowRow:
         return state_of(self.counts)
 
 
-def state_of(counts: dict[Status, int]) -> str:
+def state_of(counts: Collection[Status]) -> str:
     """How a workflow stands.
 
-    >>> state_of({Status.COMPLETED: 2, Status.DEAD: 1}), state_of({Status.COMPLETED: 2})
+    >>> state_of({Status.COMPLETED, Status.DEAD}), state_of({Status.COMPLETED})
     ('dead', 'completed')
     """
     if Status.DEAD in counts:
@@ -66,7 +66,6 @@ def workflows(desk: Desk, visit: Visit) -> FilledPage:
             "page": "workflows",
             "now": desk.queue.now(),
             "rows": [_row(desk, parent) for parent in parents],
-            "counted_max": COUNTED_MAX,
             "next_cursor": next_cursor,
             "is_first": not visit.text("cursor"),
         },
@@ -91,8 +90,23 @@ def _next_parents(desk: Desk, cursor: str | None) -> tuple[list[str], str | None
 
 
 def _row(desk: Desk, parent: str) -> WorkflowRow:
-    page = looking(desk.store).search(JobFilter(parent_id=parent), limit=COUNTED_MAX, without=LIGHT)
-    return WorkflowRow(parent, list(page.jobs), page.next_cursor is not None)
+    page = looking(desk.store).search(
+        JobFilter(parent_id=parent), limit=READ_OF_EACH, without=LIGHT
+    )
+    return _workflow(desk, parent, list(page.jobs), is_cut=page.next_cursor is not None)
+
+
+def _workflow(desk: Desk, parent: str, jobs: list[Job], *, is_cut: bool) -> WorkflowRow:
+    if not is_cut:
+        found = Counter(job.status for job in jobs)
+        counts = {status: Count(found[status]) for status in Status if found[status]}
+        return WorkflowRow(parent, jobs, counts, is_cut)
+    look = looking(desk.store)
+    in_each = {
+        status: look.count(JobFilter(parent_id=parent, statuses=(status,)), counted_max=COUNTED_MAX)
+        for status in Status
+    }
+    return WorkflowRow(parent, jobs, {each: n for each, n in in_each.items() if n.jobs}, is_cut)
 
 
 def workflow(desk: Desk, visit: Visit) -> FilledPage:
@@ -104,7 +118,7 @@ def workflow(desk: Desk, visit: Visit) -> FilledPage:
     jobs = {job.id: job for job in reversed(page.jobs)}
     graph = desk.queue.graph(*jobs)
     ordered = [jobs[job_id] for job_id in graph.nodes if job_id in jobs]
-    row = WorkflowRow(name, ordered, page.next_cursor is not None)
+    row = _workflow(desk, name, ordered, is_cut=page.next_cursor is not None)
     down = {
         origin: len(graph.to_replay([origin]))
         for origin in dict.fromkeys(graph.origin_of(job.id) for job in ordered)

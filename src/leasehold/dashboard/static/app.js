@@ -45,7 +45,7 @@ function countChosen(form) {
   const label = form.querySelector("[data-chosen]");
   label.dataset.nobody ??= label.textContent;
   const count = form.querySelectorAll(".pick input:checked").length;
-  label.textContent = count ? `To the ${count} selected:` : label.dataset.nobody;
+  label.textContent = count ? `Apply to the ${count} selected:` : label.dataset.nobody;
 }
 
 // Not by scrollIntoView: the first Tab would go on from there, and past the link that skips the list.
