@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -136,6 +137,28 @@ def test_what_a_host_settles_after_its_lease_has_ended_is_refused_when_it_is_bac
         assert queue.check() == []
 
 
+def wait_until_commits_wait(server: Server, db: psycopg.Connection[Any]) -> None:
+    """The processes of a server learn of a new setting one after the other."""
+    waits = threading.Event()
+    options = "application_name=probe&options=-csynchronous_commit%3Don"
+    with psycopg.connect(f"{server.url}&{options}", autocommit=True) as probe:
+
+        def commit() -> None:
+            while not waits.is_set():
+                probe.execute("SELECT pg_logical_emit_message(true, 'probe', '')")
+
+        thread = threading.Thread(target=commit)
+        thread.start()
+        try:
+            waiting = None
+            while waiting is None:
+                waiting = db.execute(COMMITTING, ("probe",)).fetchone()
+        finally:
+            waits.set()
+            db.execute("SELECT pg_cancel_backend(%s)", (probe.info.backend_pid,))
+            thread.join(PATIENCE_SECONDS)
+
+
 @pytest.mark.parametrize("comes_back", [True, False], ids=["comes back", "stays away"])
 def test_a_submit_whose_server_vanishes_during_its_commit_is_stored_once(
     net: Hosts, server: Server, news: News, comes_back: bool
@@ -158,6 +181,7 @@ def test_a_submit_whose_server_vanishes_during_its_commit_is_stored_once(
         db.execute(b"ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         db.execute(b"SELECT pg_reload_conf()")
         try:
+            wait_until_commits_wait(server, db)
             news.open_gate("two", 1)
             committing = None
             while committing is None:
