@@ -109,5 +109,7 @@ def test_a_setting_is_set_and_unset(people: People) -> None:
     assert wrong.status_code in (400, 422)
     assert "lease_seconds cannot be" in wrong.text
     assert 'value="soon"' in wrong.text
+    assert "data-follow" not in wrong.text
+    assert "data-follow" in client.get("settings").text
     client.post("do", data={"order": "unset-setting", "name": "lease_seconds"})
     assert people.queue.settings.get("lease_seconds") != 420

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -17,7 +17,7 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.retention import PruneReport, RetentionPolicy, Scope, day_number
 from leasehold.core.model.search import JobFilter
 from leasehold.env import Env, ManualClock
-from leasehold.errors import StoreError
+from leasehold.errors import StoreError, StoreUnavailableError
 from support.acknowledged import Acknowledged
 from support.effort import drawn
 from support.killing import under_fire
@@ -145,6 +145,43 @@ def test_whoever_reads_the_archive_keeps_nobody_from_archiving(
     archive(store, "job")
     assert archived(store) == ["job"]
     db.execute(b"COMMIT")
+
+
+@pytest.mark.parametrize("step", ["ALTER TABLE archive ATTACH", "DROP TABLE"])
+def test_whoever_stands_still_while_it_changes_the_days_does_not_keep_others_waiting(
+    store: PostgresStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, step: str, url: str
+) -> None:
+    archive(store, "early")
+    clock.advance(5 * DAY)
+    store.submit([Draft(id="late", task="t")])
+    store.cancel(["late"], reason="", actor="me")
+    stands_still, goes_on = threading.Event(), threading.Event()
+    execute = SqlConnection.execute
+
+    def held(db: SqlConnection, statement: str, values: Any = None) -> Any:
+        done = execute(db, statement, values)
+        if statement.startswith(step) and not stands_still.is_set():
+            stands_still.set()
+            goes_on.wait(60)
+        return done
+
+    def clean_up() -> None:
+        with suppress(StoreUnavailableError):
+            clean(store)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlConnection, "execute", held)
+        stopped = threading.Thread(target=clean_up)
+        stopped.start()
+        assert stands_still.wait(60)
+        # Each waits 10 seconds at most for a lock.
+        with closing(PostgresStore(url, env=Env(clock=clock))) as other:
+            archived(other)
+            clean(other)
+            assert archived(other) == ["late"]
+        goes_on.set()
+        stopped.join(60)
+    assert store.check() == []
 
 
 def test_a_day_that_is_being_read_is_dropped_by_a_later_clean_up(

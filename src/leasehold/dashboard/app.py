@@ -324,7 +324,9 @@ class _Face:
                     raise
                 page = action.again(self.desk, fields, str(error))
                 visit = Visit(caller, request.query_params, theme_of(request))
-                return self._render(visit, replace(page, status=status_of(error)))
+                # It answers a form: there is no address at which it could be looked at again.
+                page = replace(page, status=status_of(error))
+                return self._render(visit, page, may_look_again=False)
             if isinstance(count, Operation):
                 return _see(link("operation", id=count.id))
             back = action.back(fields)
@@ -345,7 +347,7 @@ class _Face:
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def _render(self, visit: Visit, page: FilledPage) -> Response:
+    def _render(self, visit: Visit, page: FilledPage, *, may_look_again: bool = True) -> Response:
         may = [
             (path or ".", name, title)
             for path, name, title, _, roles in PAGES
@@ -356,7 +358,7 @@ class _Face:
             "navigation": may,
             "caller": visit.caller,
             "may_order": visit.may("operator"),
-            "may_follow": visit.may_any(OVERSEERS),
+            "may_follow": visit.may_any(OVERSEERS) and may_look_again,
             "store_name": self.desk.store_name,
             "theme": visit.theme,
             "themes": THEMES,

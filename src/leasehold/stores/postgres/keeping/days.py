@@ -67,6 +67,10 @@ PARTITIONS: Final = """
     SELECT relname::text FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
     WHERE inhparent = 'archive'::regclass
 """
+IDLE_SECONDS: Final = 2
+"""How long a process may stand still in the midst of such a change before the server ends it: it
+may have been stopped, and others wait for its locks."""
+NOT_IDLE: Final = f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'"
 BRIEFLY: Final = f"SET LOCAL lock_timeout = '{round(WAIT_SECONDS * 1000)}ms'"
 
 
@@ -117,6 +121,7 @@ def make(database: Database, day: int) -> None:
     """Make the partition of a day; raises StoreError where this role may not."""
     try:
         with database.beside_all() as db:
+            db.execute(NOT_IDLE)
             make_day(db, day)
     except StoreError as error:
         if not isinstance(error.__cause__, InsufficientPrivilege):
@@ -148,6 +153,7 @@ class _IsRead(Exception):  # noqa: N818  # as above
 
 def _drop(database: Database, days: Sequence[int]) -> None:
     with database.beside_all() as db:
+        db.execute(NOT_IDLE)
         db.execute(BRIEFLY)
         try:
             marked = {partition(day) for (day,) in db.execute(MARK_DROPPED, (list(days),))}
