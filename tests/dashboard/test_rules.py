@@ -99,6 +99,27 @@ def test_who_may_only_look_cannot_change_rules_or_settings(people: People) -> No
     assert "Save the rules" not in client.get("queue-rules?name=fixed").text
 
 
+def test_a_rule_that_somebody_else_has_changed_meanwhile_is_not_replaced_unseen(
+    people: People,
+) -> None:
+    people.queue.create_queue("shared", max_depth=4, max_concurrency=2)
+    first, second = people.somebody("operator"), people.somebody("operator")
+    forms = opened(first, "shared"), opened(second, "shared")
+    saved = {"max_depth": "7", "max_concurrency": "2"}
+    assert first.post("do", data={**forms[0], **saved}).status_code == 303
+    typed = {"max_depth": "9", "max_concurrency": "2"}
+    refused = second.post("do", data={**forms[1], **typed})
+    assert refused.status_code == 422
+    assert "max_depth was changed meanwhile, from 4 to 7: save again" in refused.text
+    assert people.queue.queue_info("shared").config.max_depth == 7
+    shown = SHOWN.search(refused.text)
+    assert shown is not None
+    again = {**forms[1], **typed, "shown": unescape(shown[1])}
+    assert second.post("do", data=again).status_code == 303
+    assert people.queue.queue_info("shared").config.max_depth == 9
+    assert people.queue.queue_info("shared").config.max_concurrency == 2
+
+
 def test_a_setting_is_set_and_unset(people: People) -> None:
     client = people.somebody("operator", name="linus")
     form = {"order": "set-setting", "name": "lease_seconds", "value": "7m"}

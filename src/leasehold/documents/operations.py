@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.status import Status
 from leasehold.core.rules.filter_orders import (
     CancelAll,
@@ -106,7 +107,11 @@ def why_skipped(order: Order) -> str:
 
 
 def undo_of(order: Order | Undo, counts: Mapping[Status, int]) -> str:
-    """The part of an order that can be undone, to be read before it is given."""
+    """The part of an order that can be undone, to be read before it is given.
+
+    >>> undo_of(CancelAll(), {Status.SCHEDULED: 60})
+    'This cannot be undone: all of these jobs are scheduled.'
+    """
     match order:
         case ReplayAll():
             return (
@@ -119,6 +124,9 @@ def undo_of(order: Order | Undo, counts: Mapping[Status, int]) -> str:
                 for status, jobs in counts.items()
                 if status not in (Status.PENDING, Status.BLOCKED)
             }
+            if any(lost.values()) and sum(lost.values()) == sum(counts.values()):
+                held = listed(status.value for status, jobs in lost.items() if jobs)
+                return f"This cannot be undone: all of these jobs are {held}."
             rest = f", but not the {by_status(lost)}" if lost else ""
             return (
                 f"This can be undone: pending and blocked jobs wait again{rest}. Jobs that "

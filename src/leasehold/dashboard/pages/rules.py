@@ -10,7 +10,7 @@ from leasehold.dashboard.action import OPERATOR, Action, Fields, given, operatio
 from leasehold.dashboard.queue_rules import changes_of, rule_groups, texts_of
 from leasehold.dashboard.shown import link
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
-from leasehold.errors import InvalidRequestError
+from leasehold.errors import InvalidQueueError, InvalidRequestError
 from leasehold.service.api import OPERATIONS
 from leasehold.service.caller import Caller
 from leasehold.service.queue_operators import SetSetting, UpdateQueue
@@ -49,8 +49,16 @@ def _rules_page(
 
 
 def _update_queue(desk: Desk, caller: Caller, fields: Fields) -> int:
-    changes = changes_of(fields, _shown(fields))
+    shown = _shown(fields)
+    changes = changes_of(fields, shown)
     if changes:
+        now = texts_of(desk.queue.queue_info(given(fields, "queue")).config)
+        for name in changes:
+            if now[name] not in (shown.get(name, ""), fields.get(name, "").strip()):
+                raise InvalidQueueError(
+                    f"{name} was changed meanwhile, from {shown.get(name) or 'none'} to "
+                    f"{now[name] or 'none'}: save again to replace that"
+                )
         request = UpdateQueue(queue=given(fields, "queue"), changes=changes)
         desk.api.call(_BY_NAME["update_queue"], caller, request)
     return len(changes)
@@ -58,7 +66,10 @@ def _update_queue(desk: Desk, caller: Caller, fields: Fields) -> int:
 
 def _rules_again(desk: Desk, fields: Fields, problem: str) -> FilledPage:
     info = desk.queue.queue_info(given(fields, "queue"))
-    return _rules_page(desk, info, dict(fields), _shown(fields), problem)
+    shown, now = _shown(fields), texts_of(info.config)
+    # What the person left alone is shown as it is now; what they typed stays.
+    typed = {name: text for name, text in fields.items() if text.strip() != shown.get(name, "")}
+    return _rules_page(desk, info, {**now, **typed}, now, problem)
 
 
 def _shown(fields: Fields) -> dict[str, str]:
