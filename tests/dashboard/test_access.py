@@ -252,3 +252,15 @@ def test_it_can_be_mounted_anywhere(people: People) -> None:
     assert 'href="/' not in page.text
     assert 'action="/' not in page.text
     assert asked(app, "/a/b/static/app.css").status_code == 200
+
+
+def test_a_form_that_is_not_accepted_is_not_blamed_on_the_token(people: People) -> None:
+    client = people.somebody("admin")
+    strange = {"Sec-Fetch-Site": "cross-site"}
+    answer = client.post("do", data={"order": "pause-queue", "queue": "mail"}, headers=strange)
+    assert answer.status_code == 403
+    assert "does not pass the Host header on" in answer.text
+    assert "another token" not in answer.text
+    looked = client.get("do")
+    assert looked.status_code == 405
+    assert "address only takes forms" in looked.text

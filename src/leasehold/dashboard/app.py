@@ -382,19 +382,23 @@ class _Face:
         if isinstance(error, UnauthenticatedError):
             return self._login_first(request)
         known = status_of(error) if isinstance(error, CodedError) else 400
+        is_foreign = str(error) == FOREIGN_FORM
         titles = {403: "Not for this token", 404: "Not found", 503: "The store does not answer"}
+        title = "This form was not accepted" if is_foreign else titles.get(known)
         values = {
-            "title": titles.get(known, "That did not work"),
+            "title": title or "That did not work",
             "error": str(error),
             "can_retry": isinstance(error, StoreError),
-            "is_forbidden": isinstance(error, ForbiddenError),
+            "is_forbidden": isinstance(error, ForbiddenError) and not is_foreign,
         }
         return self._plain(request, "error.html", values, known)
 
     async def missing(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        what = "there is no such page" if error.status_code == 404 else error.detail
-        values = {"title": "Not found", "error": what, "can_retry": False, "is_forbidden": False}
+        title, what = "Not found", "there is no such page"
+        if error.status_code == 405:
+            title, what = "Not a page", "this address only takes forms of the dashboard's own pages"
+        values = {"title": title, "error": what, "can_retry": False, "is_forbidden": False}
         return self._plain(request, "error.html", values, error.status_code)
 
     def _login_first(self, request: Request) -> Response:
@@ -408,6 +412,12 @@ class _Face:
         return _see(link("login", to=f"{page}?{request.url.query}" if request.url.query else page))
 
 
+FOREIGN_FORM: Final = (
+    "forms are accepted from the dashboard's own pages only: open the page again. If it was one of "
+    "them, a proxy in between does not pass the Host header on"
+)
+
+
 def _check_same_origin(request: Request) -> None:
     """Refuse a request that a page of another site made a browser send."""
     site = request.headers.get("sec-fetch-site")
@@ -418,7 +428,7 @@ def _check_same_origin(request: Request) -> None:
         else origin is not None and urlsplit(origin).netloc == request.headers.get("host")
     )
     if not ours:
-        raise ForbiddenError("forms are accepted from the dashboard's own pages only")
+        raise ForbiddenError(FOREIGN_FORM)
 
 
 def _see(page: str) -> Response:
