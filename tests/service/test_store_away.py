@@ -33,7 +33,8 @@ WAIT = 60.0
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[Server]:
-    with own_server() as server:
+    # It is stopped at once: what was committed must be in its log by then.
+    with own_server(durable=True) as server:
         yield server
 
 

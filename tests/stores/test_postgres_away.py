@@ -26,7 +26,7 @@ AN_HOUR = 3600
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with own_server() as server:
+    with own_server(durable=True) as server:
         yield server
 
 
