@@ -30,6 +30,7 @@ needs_psycopg()
 import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.keeping.beliefs import Beliefs  # noqa: E402
 from leasehold.stores.postgres.reading.read import conditions  # noqa: E402
 from leasehold.stores.postgres.server import connection  # noqa: E402
 
@@ -42,6 +43,8 @@ READ_ALL = {
     # Reads the whole store: that is its purpose.
     "check",
 }
+READ_PAGES = {"search", "changes"}
+"""May then read a table for each row of the page."""
 LANES = 100
 SPREAD_OVER_LANES = (
     (
@@ -134,6 +137,22 @@ def test_statements_that_look_jobs_up_read_little(
                 if sum(visited.values()) > ROWS_MAX:
                     read_much[statement] = f"{verb}: {visited} by {statement}"
     assert looked_up > 100
+    assert not read_much, "\n".join(read_much.values())
+
+
+@pytest.mark.parametrize("history", ["vacuumed_empty"])
+def test_before_anybody_has_looked_no_statement_of_a_write_compares_all_jobs_with_each_other(
+    url: str, monkeypatch: pytest.MonkeyPatch, history: str
+) -> None:
+    clock, plans = ManualClock(), Plans()
+    fill_and_explain(url, monkeypatch, plans, history)
+    monkeypatch.setattr(Beliefs, "correct", lambda _: [])
+    read_much: dict[str, str] = {}
+    with closing(PostgresStore(url, env=Env(clock=clock))) as store:
+        for verb in carry_out(store, clock):
+            for statement, visited in plans.take():
+                if verb not in READ_PAGES and sum(visited.values()) > 10 * JOBS:
+                    read_much[statement] = f"{verb}: {visited} by {statement}"
     assert not read_much, "\n".join(read_much.values())
 
 

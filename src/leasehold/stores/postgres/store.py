@@ -26,7 +26,7 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
 from leasehold.stores.postgres.keeping import moving
-from leasehold.stores.postgres.keeping.beliefs import Beliefs
+from leasehold.stores.postgres.keeping.beliefs import ROWS_MIN, Beliefs
 from leasehold.stores.postgres.keeping.blobs import TableBlobs
 from leasehold.stores.postgres.keeping.cleanup import JobArchive, Pruning
 from leasehold.stores.postgres.leasing import held
@@ -105,18 +105,26 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     def submit(
         self, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
+        self._before(drafts)
         return submit.submit(self._database, drafts, partial=partial)
 
     def submit_as(
         self, token: Token, digest: str, drafts: Sequence[Draft]
     ) -> list[Submitted | LeaseholdError]:
+        self._before(drafts)
         check = self._token_check(token, digest)
         return submit.submit(self._database, drafts, partial=False, check=check)
 
     def submit_once(
         self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
+        self._before(drafts)
         return submit.submit_once(self._database, request_id, drafts, partial=partial)
+
+    def _before(self, drafts: Sequence[Draft]) -> None:
+        # Tables may be filled long before there is a worker that looks.
+        if len(drafts) >= ROWS_MIN:
+            self._beliefs.correct_now_and_then()
 
     def connect(self) -> Connection:
         return application.connect(self._database)

@@ -203,7 +203,11 @@ def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode(errors="replace")
 
 
-HAS_ENDED: Final = "EXISTS (SELECT 1 FROM finished AS ended WHERE ended.seq = link.seq)"
+# A value, which is looked up for each dependent; from EXISTS, PostgreSQL's planner may make a join
+# that compares all of them with all jobs. An OFFSET prevents that, too.
+HAS_ENDED: Final = (
+    "coalesce((SELECT true FROM finished AS ended WHERE ended.seq = link.seq), false)"
+)
 LOOKED: Final = """
     INSERT INTO ended_dependents VALUES ($1, $2)
     ON CONFLICT (seq) DO UPDATE SET up_to = excluded.up_to
@@ -259,7 +263,8 @@ class TableDependents:
         """
         return f"""
             EXISTS (SELECT 1 FROM dependency AS link WHERE link.needs = finished.seq
-                    AND link.seq > {cls.up_to.format("finished.seq")} AND NOT {HAS_ENDED})
+                    AND link.seq > {cls.up_to.format("finished.seq")} AND NOT {HAS_ENDED}
+                    LIMIT 1 OFFSET 0)
         """
 
     @classmethod

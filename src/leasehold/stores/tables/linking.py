@@ -30,9 +30,8 @@ WAIT_AGAIN: Final = "INSERT INTO waiting VALUES ($1, 1, NULL, $2, $3, $4, $5, NU
 # A replay means now, as for any job: the rest of a delay no longer counts.
 START_ANEW: Final = "UPDATE dependent SET ended_by = NULL, due = $1 WHERE seq = $2"
 LINKS_AMONG: Final = """
-    SELECT job.id, needed.id FROM job JOIN dependency USING (seq) JOIN job AS needed
-        ON needed.seq = needs
-    WHERE {}
+    SELECT job.id, (SELECT id FROM job AS needed WHERE needed.seq = needs)
+    FROM job JOIN dependency USING (seq) WHERE {}
 """
 
 
@@ -131,5 +130,6 @@ def replay_order(step: TableStep, dialect: Dialect, job_ids: Sequence[str]) -> l
     links = LINKS_AMONG.format(dialect.among("job.id", "$1"))
     depends_on: dict[str, list[str]] = {}
     for job_id, needed_id in step.execute(links, (dialect.listed(job_ids),)).fetchall():
-        depends_on.setdefault(job_id, []).append(needed_id)
+        if needed_id is not None:  # It may have been discarded since.
+            depends_on.setdefault(job_id, []).append(needed_id)
     return order_of(job_ids, depends_on)

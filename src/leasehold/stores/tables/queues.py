@@ -38,10 +38,11 @@ HELD: Final = """
     SELECT queue, task, held_until FROM lane
     WHERE queue = coalesce($1, queue) AND held_until > $2 ORDER BY task
 """
-# `running` is small, so all of it may be read.
+# `running` is small, so all of it may be read; but each of its jobs is looked up.
 RUNNING_OF_KEY: Final = """
-    SELECT count(*) FROM running CROSS JOIN job CROSS JOIN lane
-    WHERE job.seq = running.seq AND lane.id = job.lane AND lane.queue = $1 AND limit_key = $2
+    SELECT count(*) FROM running
+    WHERE (SELECT lane.queue = $1 AND limit_key = $2
+           FROM job JOIN lane ON lane.id = job.lane WHERE job.seq = running.seq)
 """
 # For a reader, which blocks no writer: this scans `waiting` as a whole.
 WAITING_IN_QUEUE: Final = """

@@ -69,7 +69,7 @@ LEASES: Final = Query(
 )
 LOG: Final = Query(
     {"log.n": Kind.WHOLE, "log.at": Kind.MOMENT, "log.line": Kind.TEXT},
-    "FROM log JOIN job USING (seq) WHERE id = $1 AND n > $2 ORDER BY n LIMIT $3",
+    "FROM log WHERE seq = (SELECT seq FROM job WHERE id = $1) AND n > $2 ORDER BY n LIMIT $3",
 )
 _AUDIT_COLUMNS: Final = {
     "n": Kind.WHOLE,

@@ -3,8 +3,9 @@
 A table that was vacuumed while it was empty is believed to be empty, however full it becomes, until
 it is analyzed, which the server does automatically within a minute or so. Meanwhile all access
 paths seem equally cheap, and a statement that looks up a few jobs may read all of them, even once
-per job. So sweeps, and workers every few seconds, have such tables analyzed. That takes no turn,
-and waits for nobody.
+per job. So sweeps, and every few seconds workers and those who submit very many jobs, have such
+tables analyzed. That takes no turn, and waits for nobody. What one write itself has just stored can
+be seen by nobody else: its statements must do without the planner's knowledge.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from leasehold.stores.tables.order import (
     Statements,
     TableLaneReader,
     TableReady,
-    keys_of,
 )
 from leasehold.stores.tables.parking import NEXT_TIER, TableKeyShelf
 
@@ -122,8 +121,14 @@ REMEMBER_PLACES: Final = f"""
     SET tier = excluded.tier, turn = excluded.turn, crosses_at = excluded.crosses_at
 """
 FORGET_PLACES: Final = "DELETE FROM place WHERE seq = ANY($1)"
-LEAVE_BY_NUMBERS: Final = f"""
-    DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({keys_of("= ANY($1)")})
+# OFFSET makes it look up the place of each job: the planner might begin a join with all places.
+LEAVE_BY_NUMBERS: Final = """
+    DELETE FROM ready WHERE (lane, tier, turn, seq) IN (
+        SELECT coalesce(own.lane, job.lane), coalesce(own.tier, (100 - priority) * 1000),
+               coalesce(own.turn, created_at), job.seq
+        FROM job LEFT JOIN LATERAL (SELECT * FROM place WHERE place.seq = job.seq OFFSET 0) AS own
+            ON true
+        WHERE job.seq = ANY($1))
 """
 
 

@@ -18,14 +18,19 @@ from leasehold.stores.tables.linking import TableLinker
 
 # -- inherited priorities ----------------------------------------------------------------------
 
-# The jobs with these numbers that wait for a job with a lower priority.
-WAITING_ABOVE: Final = """
-    SELECT DISTINCT blocker.seq, coalesce(above.base, job.priority)
-    FROM blocker JOIN job USING (seq) JOIN job AS needed ON needed.seq = blocker.needs
-        LEFT JOIN raised ON raised.seq = blocker.needs
-        LEFT JOIN raised AS above ON above.seq = blocker.seq
-    WHERE blocker.seq = ANY($1)
-        AND coalesce(above.base, job.priority) > coalesce(raised.base, needed.priority)
+_BASE: Final = """
+    coalesce((SELECT base FROM raised WHERE raised.seq = {0}),
+             (SELECT priority FROM job WHERE job.seq = {0}))
+"""
+# The jobs with these numbers that wait for a job with a lower priority. Each priority is looked up
+# by itself: the same write may just have stored thousands of jobs that the planner knows nothing
+# of, and a join of `job` with itself might then compare each of them with each.
+WAITING_ABOVE: Final = f"""
+    SELECT DISTINCT seq, base
+    FROM (
+        SELECT seq, {_BASE.format("blocker.seq")} AS base, {_BASE.format("needs")} AS needed
+        FROM blocker WHERE seq = ANY($1)
+    ) AS waiting WHERE base > needed
 """
 # An ended job waits for nothing and no longer has a place.
 NEEDS_FROM: Final = """
