@@ -28,6 +28,7 @@ from leasehold.stores.postgres.writing import outcome  # noqa: E402
 pytestmark = pytest.mark.faults
 
 JOBS = 100
+CUTS = 10
 CUT = """
     SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
     WHERE application_name LIKE 'leasehold test%' AND xact_start IS NOT NULL
@@ -89,14 +90,17 @@ def test_cut_connections_are_no_affair_of_the_caller(url: str) -> None:
     """Each write is done once, whatever moment its connection was cut at."""
     with closing(PostgresStore(url)) as store:
         with cutter(url) as cutting:
-            for n in range(JOBS):
-                if n % 3 == 0:
+            submitted: list[str] = []
+            # A write may be over before it is seen, more so where the cutter gets little time.
+            while len(submitted) < JOBS or (cutting.cuts < CUTS and len(submitted) < 20 * JOBS):
+                if len(submitted) % 3 == 0:
                     cutting.cut_one()
-                store.submit([Draft(id=f"job-{n}", task="work")])
+                submitted.append(f"job-{len(submitted)}")
+                store.submit([Draft(id=submitted[-1], task="work")])
             ran = run_all(store, cutting)
-        assert cutting.cuts > JOBS / 10
-        assert sorted(ran) == sorted(f"job-{n}" for n in range(JOBS))
-        assert store.stats().counts[Status.COMPLETED] == JOBS
+        assert cutting.cuts >= CUTS
+        assert sorted(ran) == sorted(submitted)
+        assert store.stats().counts[Status.COMPLETED] == len(submitted)
         assert store.check() == []
 
 

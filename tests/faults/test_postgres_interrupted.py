@@ -445,19 +445,22 @@ def test_a_block_that_ended_is_committed_however_often_others_were_interrupted(
     before = signal.signal(signal.SIGALRM, interrupt)
     ended: list[str] = []
     interrupted = 0
+    latest = 0.006
     try:
         for _ in range(REAL_INTERRUPTS * 4):
             if scene.connection.closed:
                 scene.connection = scene.store.connect()
             connection, job_id = scene.connection, SYSTEM.new_id()
             try:
-                signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0001, 0.006))
+                signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0001, latest))
                 with connection.transaction():
                     connection.execute("SELECT 1")
                     scene.store.submit_within(connection, [Draft(id=job_id, task="t")])
                 ended.append(job_id)
+                latest *= 0.8  # So that some are interrupted and some end, fast machine or slow.
             except (Enough, StoreUnavailableError, psycopg.Error):
                 interrupted += 1
+                latest *= 1.2
             try:
                 signal.setitimer(signal.ITIMER_REAL, 0)
             except Enough:
