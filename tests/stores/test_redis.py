@@ -1,4 +1,4 @@
-"""Redis beside PostgreSQL keeps the clauses that it touches, and lets rated queues go side by side.
+"""Redis beside PostgreSQL keeps every clause, and lets rated queues go side by side.
 
 The order of jobs, their leases and all exact limits are PostgreSQL's own with and without it.
 """
@@ -19,12 +19,9 @@ from leasehold.core.model.records import Submitted
 from leasehold.env import Env
 from leasehold.errors import RateLimitedError, StoreBusyError
 from leasehold.testing.conformance import MakeStore, StoreConformance
-from leasehold.testing.conformance.admitting import AdmittingClauses
 from leasehold.testing.conformance.base import at_once, draft, submit
-from leasehold.testing.conformance.keying import KeyingClauses
-from leasehold.testing.conformance.limiting import LimitingClauses, numbered
-from leasehold.testing.conformance.waking import Ears, WakingClauses
-from support.effort import THOROUGH
+from leasehold.testing.conformance.limiting import numbered
+from leasehold.testing.conformance.waking import Ears
 from support.poolers import pgbouncer
 from support.redis_servers import RedisServer, needs_redis, redis_server
 from support.servers import Schemas, needs_psycopg
@@ -74,8 +71,7 @@ def make_store(schemas: Schemas, server: RedisServer, monkeypatch: pytest.Monkey
     return lambda env: AcceleratedStore(schemas, server, env)
 
 
-@pytest.mark.skipif(not THOROUGH, reason="the clauses that Redis touches are tried in every run")
-class TestAllClausesWithRedis(StoreConformance):
+class TestWithRedis(StoreConformance):
     not_kept = NOT_KEPT
     # Who begins to listen is told to look, since there may have been news before.
     test_txn_2_listeners_hear_of_it_after_the_commit = None  # type: ignore[assignment]
@@ -88,24 +84,6 @@ class TestAllClausesWithRedis(StoreConformance):
     def changes_kept(self, monkeypatch: pytest.MonkeyPatch) -> int:
         monkeypatch.setattr(feed, "CHANGES_KEPT", 2000)
         return 2000
-
-
-class TestWithRedis(WakingClauses):
-    not_kept = NOT_KEPT
-
-    test_burst = LimitingClauses.test_lim_3_a_burst_then_the_rate
-    test_clients = LimitingClauses.test_lim_3_each_client_has_its_own
-    test_both = LimitingClauses.test_lim_3_both_rates_hold_together
-    test_never_fits = LimitingClauses.test_lim_3_more_than_a_burst_never_fits
-    test_time_told = LimitingClauses.test_lim_3_after_the_time_told_it_fits
-    test_race = LimitingClauses.test_lim_3_a_race_lets_nobody_slip_in
-    test_refused_call = AdmittingClauses.test_lim_4_a_refused_call_uses_up_nothing
-    test_known_key = AdmittingClauses.test_lim_4_a_known_key_is_answered_all_the_same
-    test_rate_of_keys = KeyingClauses.test_key_7_each_key_has_its_own_rate
-
-    @pytest.fixture
-    def make_store(self, make_store: MakeStore) -> MakeStore:
-        return make_store
 
     def test_of_submits_at_once_no_more_come_in_than_the_rate_lets(self, store: Store) -> None:
         store.create_queue("default", QueueConfig(rate_per_second=3), actor="me")
