@@ -362,7 +362,7 @@ class Crew:
 
 
 def _pause_after(crashes: int) -> float:
-    return min(math.ldexp(PAUSE_SECONDS_FIRST, crashes), PAUSE_SECONDS_MAX)
+    return min(math.ldexp(PAUSE_SECONDS_FIRST, min(crashes, 16)), PAUSE_SECONDS_MAX)
 
 
 def _reap(process: subprocess.Popen[bytes]) -> int:

@@ -16,9 +16,9 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.urls import sqlite_path
 
 READY: Final = b"r"
+"""A process's message to its parent when it works."""
 LEAVING: Final = b"l"
 """The message of a worker that ends on its own; one ended by a task, with any code, sends none."""
-"""A process's message to its parent when it works."""
 REFUSED: Final = os.EX_NOPERM
 """How a process ends whose token is good no more: another one would end the same way."""
 AWAY: Final = os.EX_UNAVAILABLE
