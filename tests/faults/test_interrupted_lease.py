@@ -23,6 +23,7 @@ from leasehold.core.model.status import Status
 from leasehold.interrupts import LOOKS_FOR_ANSWER, SHIELD
 from leasehold.queue.calls import QueueCalls
 from leasehold.queue.consumer import Consuming
+from leasehold.stores.sqlite import SQLiteStore
 from service.conftest import Service, serving
 from support.interrupting import Instruction, Interrupter
 
@@ -135,6 +136,48 @@ def test_what_a_wait_in_vain_has_cost_is_nothing(queue: TaskQueue) -> None:
     timer.join()
     queue.submit("t")
     assert queue.lease(wait=0) is not None
+
+
+def test_jobs_go_back_also_if_another_signal_comes_while_they_wait_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handler of the other one returns: only the first interrupt has ended anything."""
+    handled = threading.Event()
+    before = signal.signal(signal.SIGUSR1, lambda *_: handled.set())
+    exchange = SQLiteStore.exchange
+
+    with TaskQueue(tmp_path / "jobs.db", num_workers=0) as queue:
+        job = queue.submit("t")
+
+        def hold(is_held: threading.Event) -> None:
+            own = queue.connect()
+            with own:
+                own.execute("CREATE TABLE app (x TEXT)")
+                is_held.set()
+                os.kill(os.getpid(), signal.SIGUSR1)
+                handled.wait(60)  # Until then the lock is waited for.
+            own.close()
+
+        def interrupted(store: SQLiteStore, settlements: Any = (), request: Any = None) -> Any:
+            if request is not None and request.limit:
+                answer = exchange(store, settlements, request)
+                os.kill(os.getpid(), signal.SIGINT)
+                return answer
+            if settlements and not handled.is_set():
+                is_held = threading.Event()
+                threading.Thread(target=hold, args=[is_held]).start()
+                assert is_held.wait(60)
+            return exchange(store, settlements, request)
+
+        monkeypatch.setattr(SQLiteStore, "exchange", interrupted)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                queue.lease(wait=0)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        found = queue.get(job)
+    assert handled.is_set()
+    assert (found.status, found.attempts) == (Status.PENDING, 0)
 
 
 class CutOff:

@@ -344,11 +344,16 @@ class Consuming:
 
     def hand_back(self, leases: Sequence[Lease]) -> None:
         """Release leases whose caller left before it had them, with no attempt spent."""
-        if not leases:
-            return
-        # They end in their own time if the store is away.
-        with suppress(LeaseholdError), self._keeping:
-            self.store.exchange(handed_back(leases))
+        while leases:
+            try:
+                # They end in their own time if the store is away.
+                with suppress(LeaseholdError), self._keeping:
+                    self.store.exchange(handed_back(leases))
+                return
+            except Interrupted:
+                if SHIELD.is_closed():
+                    raise
+                # Nothing had begun, and the handlers that were called did not raise.
 
     def _settling(self, lease: Lease) -> AbstractContextManager[None]:
         """While a lease is settled, it is not renewed here."""
