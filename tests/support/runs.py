@@ -34,6 +34,7 @@ class WatchedRun:
         job_id: str = "job-1",
         version: int = 1,
         attempt: int = 1,
+        timeout_seconds: float | None = None,
     ) -> None:
         self.holds_lease = True
         self.lease = Lease(
@@ -50,6 +51,7 @@ class WatchedRun:
             acquired_at=datetime(2030, 1, 1, tzinfo=UTC),
             expires_at=datetime(2030, 1, 1, 0, 5, tzinfo=UTC),
             lease_seconds=300.0,
+            timeout_seconds=timeout_seconds,
         )
         self.reports: list[Any] = []
         self._changed = threading.Condition()
@@ -122,12 +124,20 @@ def call_run(
     job_id: str = "job-1",
     version: int = 1,
     attempt: int = 1,
+    timeout_seconds: float | None = None,
 ) -> WatchedRun:
     """A run that calls a function."""
     codec = CallCodec(func)
     task = TaskDefinition(f"{func.__module__}:{func.__qualname__}", func, codec, executor)
     payload = codec.encode_call(args, {})
-    return WatchedRun(task, payload, job_id=job_id, version=version, attempt=attempt)
+    return WatchedRun(
+        task,
+        payload,
+        job_id=job_id,
+        version=version,
+        attempt=attempt,
+        timeout_seconds=timeout_seconds,
+    )
 
 
 def _no_code() -> None:

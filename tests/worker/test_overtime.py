@@ -12,7 +12,13 @@ import pytest
 
 from leasehold import TaskQueue, current_job
 from leasehold.core.model.status import Status
+from leasehold.env import SYSTEM
 from leasehold.stores.memory import MemoryStore
+from leasehold.worker.inhand import InHand
+from leasehold.worker.overtime import Overtime
+from leasehold.worker.prefetch import Prefetch
+from support.child_tasks import add
+from support.runs import call_run
 
 WAIT = 30.0
 
@@ -91,6 +97,40 @@ def test_a_transaction_that_keeps_its_own_loop_waiting_is_rolled_back_in_time(
     # A loop that has waited in vain says so; here there is only the line about the job.
     [told] = [each.getMessage() for each in caplog.records if each.name == "leasehold.worker"]
     assert told.startswith(f"job {hold_job.id}")
+
+
+def test_an_error_while_an_attempt_is_stopped_does_not_end_the_watch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    looks: list[float] = []
+    again = threading.Event()
+
+    def stop_what_timed_out(now: float) -> None:
+        looks.append(now)
+        if len(looks) == 1:
+            raise RuntimeError("no such process")
+        again.set()
+
+    # As of an attempt that nothing ends, whose time was up long ago.
+    overtime = Overtime("me", stop_what_timed_out, lambda _: 0.0, SYSTEM.clock)
+    overtime.is_on = True
+    with overtime.turn:
+        overtime.expect(SYSTEM.clock.monotonic())
+    assert again.wait(WAIT)
+    overtime.stop()
+    assert "no such process" in caplog.text
+    assert overtime._looks_at > looks[-1]
+
+
+def test_an_attempt_that_completes_its_own_job_is_not_waited_for() -> None:
+    """Nobody can end it any more: a worker that looked at its timeout would look all the time."""
+    run = call_run(add, 1, 2, timeout_seconds=5.0).run
+    in_hand = InHand(Prefetch(1))
+    in_hand.add_all([run], run.task)
+    run.started = 0.0
+    assert (in_hand.timed_out(5.0), in_hand.next_moment(5.0)) == ([run], 5.0)
+    assert run.claim()
+    assert (in_hand.timed_out(5.0), in_hand.next_moment(5.0)) == ([], float("inf"))
 
 
 def test_an_attempt_that_is_out_of_time_cannot_commit_though_the_loop_is_late(

@@ -144,7 +144,7 @@ class InHand:
 
     def timed_out(self, now: float) -> list[Run]:
         """Undecided runs that have exceeded their timeout, in a defined order."""
-        timed_out = [run for run in self._timed if run.outcome is None and run.is_out_of_time(now)]
+        timed_out = [run for run in self._timed if run.is_undecided and run.is_out_of_time(now)]
         # A set's order differs between processes; the simulator needs the same in each.
         return sorted(timed_out, key=lambda run: (run.lease.job_id, run.lease.version))
 
@@ -171,7 +171,7 @@ class InHand:
             # A run that has not started may start right now.
             (now if run.started is None else run.started) + (run.lease.timeout_seconds or 0.0)
             for run in self._timed
-            if run.outcome is None
+            if run.is_undecided
         ]
         return min(moments, default=float("inf"))
 

@@ -13,7 +13,10 @@ from collections.abc import Callable
 from typing import Final
 
 from leasehold.env import Clock
+from leasehold.worker.safelog import safe_logger
 from leasehold.worker.threads import OwnThread
+
+logger = safe_logger("leasehold.worker")
 
 GRACE_SECONDS: Final = 0.05
 """How long after a timeout the thread looks: by then a loop that is not waiting has ended it."""
@@ -77,5 +80,10 @@ class Overtime(OwnThread):
                     return
             with self.turn:
                 now = self._clock.monotonic()
-                self._stop_what_timed_out(now)
-                self._looks_at = self._next_timeout(now) + GRACE_SECONDS
+                try:
+                    self._stop_what_timed_out(now)
+                except Exception:
+                    # The loop tries it again; this thread goes on, as the loop would.
+                    logger.exception("%s: unexpected error; it continues", self._thread_name)
+                # Never at once again, whatever is left: that would take a processor for itself.
+                self._looks_at = max(now, self._next_timeout(now)) + GRACE_SECONDS

@@ -115,6 +115,11 @@ class Run:
             self.decide(Release(reason="its lease ran out before it began"))
         return self.outcome
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether its outcome is still open; a run that completes its own job has decided it."""
+        return self.outcome is None and not self.claimed
+
     def is_out_of_time(self, now: float) -> bool:
         """Whether its code has run for longer than the job's timeout."""
         seconds = self.lease.timeout_seconds
@@ -123,7 +128,7 @@ class Run:
     def decide(self, outcome: Outcome) -> bool:
         """Set the outcome unless there is one; False if there already was one."""
         with self._host.deciding:
-            if self.outcome is not None or self.claimed:
+            if not self.is_undecided:
                 return False
             self.outcome = outcome
         self._host.on_change(self)
