@@ -254,6 +254,9 @@ def test_every_call_of_a_queue_that_was_shut_down_has_the_same_error() -> None:
         lambda: queue.cancel("job"),
         lambda: queue.settings.set("max_retries", 1),
         lambda: queue.pause_queue("mail"),
+        lambda: list(queue.dead_letters),
+        lambda: len(queue.dead_letters),
+        lambda: list(queue.schedules),
     ]
     for call in calls:
         with pytest.raises(QueueClosedError, match="was shut down"):

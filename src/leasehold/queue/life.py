@@ -62,8 +62,11 @@ SHUT: Final = "this TaskQueue was shut down: queue.start() opens it again"
 class ShutPart:
     """Stands in for the parts that only ask the store, once that is closed with its queue."""
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def _refuse(self, *_: object) -> NoReturn:
         raise QueueClosedError(SHUT)
+
+    # Some of the parts are iterated over and counted.
+    __getattr__ = __iter__ = __len__ = _refuse
 
 
 class QueueLife(QueueCalls, ABC):
