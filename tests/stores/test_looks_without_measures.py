@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -131,3 +134,34 @@ def test_of_minutes_that_are_over_little_is_remembered() -> None:
     closed.keep(6, "earlier", "answer")
     assert closed.known(6, "earlier") == "answer"
     assert closed.known(7, ANSWERS_MAX) is None
+
+
+class SlowQuestion:
+    """What is asked for, while another thread forks."""
+
+    def __init__(self) -> None:
+        self.is_asked = threading.Event()
+        self.is_forked = threading.Event()
+
+    def __hash__(self) -> int:
+        self.is_asked.set()
+        self.is_forked.wait(60)
+        return 1
+
+
+def test_a_child_that_was_forked_while_another_thread_kept_an_answer_may_look() -> None:
+    closed, slow = ClosedSpans(), SlowQuestion()
+    thread = threading.Thread(target=closed.keep, args=(7, slow, "answer"))
+    thread.start()
+    assert slow.is_asked.wait(60)
+    child = os.fork()
+    if not child:
+        # By default a signal ends it; of a lock that nobody will release it would never come back.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)
+        closed.known(7, "question")
+        os._exit(0)
+    slow.is_forked.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+    assert closed.known(7, slow) == "answer"

@@ -16,6 +16,7 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.search import JobFilter
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
+from leasehold.stores.tables.closed_spans import ClosedSpans
 from support.servers import Schemas, needs_psycopg
 
 needs_psycopg()
@@ -82,6 +83,24 @@ def test_a_forked_child_has_connections_of_its_own_to_the_replica(urls: tuple[st
                 os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
         assert process() == parents
+
+
+def test_minutes_that_are_over_are_read_from_a_replica_once_a_minute(
+    urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(PostgresStore(urls[0], env=Env(clock=ManualClock()))) as store:
+        first = store.looking().metrics()
+        answers: list[object] = []
+        known = ClosedSpans.known
+
+        def noted(closed: ClosedSpans, *asked: Any) -> object:
+            answers.append(known(closed, *asked))
+            return answers[-1]
+
+        monkeypatch.setattr(ClosedSpans, "known", noted)
+        assert store.looking().metrics() == first
+        assert answers
+        assert None not in answers
 
 
 def test_a_replica_proves_nobody_dead(urls: tuple[str, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 from leasehold.core.contract.accelerator import Accelerator
@@ -206,9 +207,11 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         return described if accelerator is None else {**described, **accelerator.describe()}
 
     def looking(self) -> PostgresStore:
-        if self._looking is None:
-            return self
-        # The same verbs, over a database that reads elsewhere.
+        return self if self._looking is None else self._store_of_looks
+
+    @cached_property
+    def _store_of_looks(self) -> PostgresStore:
+        """The same verbs, over a database that reads elsewhere; one, since it remembers figures."""
         store = copy(self)
         store._database = cast("Database", self._looking)  # noqa: SLF001  # its own copy
         return store

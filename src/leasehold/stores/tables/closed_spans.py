@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Collection, Hashable, Mapping
 from functools import partial
-from threading import Lock
 from typing import Any, Final, TypeVar, cast
 
 from leasehold.core.model.span import Span
@@ -29,25 +28,26 @@ class ClosedSpans:
     """Answers of one store about the minutes before the open one."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._minute = -1
-        self._answers: dict[Hashable, Any] = {}
+        self._known: tuple[int, dict[Hashable, Any]] = (-1, {})
+        """A minute, and its answers. It is replaced, never changed: so it needs no lock, which a
+        forked child might inherit held. Of two threads at once one keeps its answer in vain.
+        """
 
     def known(self, open_minute: int, what: Hashable) -> object | None:
         """The answer that was given in the same minute, if there was one."""
-        with self._lock:
-            return self._answers.get(what) if open_minute == self._minute else None
+        minute, answers = self._known
+        return answers.get(what) if open_minute == minute else None
 
     def keep(self, open_minute: int, what: Hashable, answer: object) -> None:
         """Remember an answer; those of another minute are forgotten."""
-        with self._lock:
-            # Also those of a later one: the clock was repaired, or this look began before another.
-            if open_minute != self._minute:
-                self._minute, self._answers = open_minute, {}
-            self._answers.pop(what, None)
-            if len(self._answers) >= ANSWERS_MAX:
-                self._answers.pop(next(iter(self._answers)))
-            self._answers[what] = answer
+        minute, answers = self._known
+        # Also those of a later one: the clock was repaired, or this look began before another.
+        kept = {**answers} if open_minute == minute else {}
+        kept.pop(what, None)
+        if len(kept) >= ANSWERS_MAX:
+            del kept[next(iter(kept))]
+        kept[what] = answer
+        self._known = (open_minute, kept)
 
 
 class RememberedSpans(TableSpans, ABC):

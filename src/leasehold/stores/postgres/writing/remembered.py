@@ -6,7 +6,6 @@ read at one generation remain valid while it is the same.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -132,7 +131,6 @@ class Remembered:
 
     def __init__(self, shown: str) -> None:
         self._shown = shown
-        self._mutex = threading.Lock()
         self.known: Known | None = None
         """The rules and settings read last, which a write will probably find unchanged."""
         self._workers: tuple[int, dict[tuple[str, int], int]] = (0, {})
@@ -174,6 +172,5 @@ class Remembered:
             row = db.execute(READ_SEAL).fetchone()
             check_unsealed(None if row is None else row[0], self._shown)
             known = Known(at[0], read_rules(db), at[1], read_settings(db))
-            with self._mutex:
-                self.known = known
+            self.known = known
         return known
