@@ -302,6 +302,25 @@ def test_a_day_that_somebody_has_detached_to_keep_it_is_not_dropped(
     db.execute(f"DROP TABLE {name}".encode())
 
 
+def test_a_check_does_not_miss_a_day_that_is_no_part_of_the_archive(
+    store: PostgresStore, clock: ManualClock, db: psycopg.Connection, url: str
+) -> None:
+    archive(store, "old")
+    clock.advance(DAY)
+    archive(store, "newer")
+    first, second = partitions(db)
+    db.execute(f"ALTER TABLE archive DETACH PARTITION {second}".encode())
+    assert store.check() == []
+    clock.advance(9 * DAY)
+    with store._database.read() as own, closing(PostgresStore(url, env=Env(clock=clock))) as other:
+        # Its look begins here, and the days are dropped before it comes to them.
+        assert own.execute("SELECT count(*) FROM archive_day").fetchone() == (2,)
+        clean(other)
+        assert first not in partitions(db)
+        assert list(days.problems(own)) == []
+    db.execute(f"DROP TABLE {second}".encode())
+
+
 def test_a_search_since_a_day_reads_only_the_partitions_since(
     store: PostgresStore,
     clock: ManualClock,
@@ -334,7 +353,11 @@ def test_a_search_since_a_day_reads_only_the_partitions_since(
 
 
 def test_a_role_that_may_not_make_tables_is_told_so(
-    url: str, store: PostgresStore, clock: ManualClock, db: psycopg.Connection
+    url: str,
+    store: PostgresStore,
+    clock: ManualClock,
+    db: psycopg.Connection,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     role, schema = f"writer_{os.getpid()}", url.rpartition("schema=")[2]
     db.execute(f"CREATE ROLE {role} LOGIN".encode())
@@ -354,6 +377,15 @@ def test_a_role_that_may_not_make_tables_is_told_so(
             archive(store, "another")
             archive(writer, "late")
             assert sorted(archived(writer)) == ["another", "early", "late"]
+            # Nor may it drop a day. Its clean-up goes on with the rest, and ends.
+            [day] = partitions(db)
+            clock.advance(9 * DAY)
+            clean(writer)
+            assert (dropped(writer), partitions(db)) == (0, [day])
+            assert writer.cleanups(1)[0].ended_at is not None
+            assert f"up to {day}, because this role may not drop them (must be own" in caplog.text
+            clean(store)
+            assert (dropped(store), partitions(db)) == (3, [])
     finally:
         db.execute(f"DROP OWNED BY {role}".encode())
         db.execute(f"DROP ROLE {role}".encode())

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,15 +134,29 @@ def make(database: Database, day: int) -> None:
 
 
 def drop(database: Database, days: Sequence[int]) -> None:
-    """Drop days, unless the archive is being read all the time."""
+    """Drop days, unless the archive is being read all the time, or this role may not."""
+    shown, last = database.address.shown, partition(days[-1])
     for _ in range(WAITS_MAX):
-        with suppress(_IsRead):
+        try:
             _drop(database, days)
-            return
+        except _IsRead:
+            continue
+        except StoreError as error:
+            if not isinstance(error.__cause__, InsufficientPrivilege):
+                raise
+            # Whatever else is old can still be cleaned up.
+            logger.warning(
+                "%s: the archive keeps its days up to %s, because this role may not drop them "
+                "(%s). Let a process whose role owns the schema clean up, or connect as that role",
+                shown,
+                last,
+                error.__cause__.diag.message_primary,
+            )
+        return
     logger.info(
         "%s: the archive is being read; its days up to %s are dropped by a later clean-up",
-        database.address.shown,
-        partition(days[-1]),
+        shown,
+        last,
     )
 
 
@@ -176,9 +189,13 @@ def count_out(step: Any, first_day: int) -> int:
     return int(row[0])
 
 
+# A day may have been dropped since this look began, or detached by somebody: then there is nothing
+# to count. The catalogs are asked for its table as it is by now, under the lock of this statement.
 _MISCOUNTED: Final = """
     SELECT day, coalesce(kept.jobs, 0), coalesce(counted.jobs, 0)
-    FROM (SELECT day, jobs FROM archive_day WHERE NOT is_dropped) AS kept
+    FROM (SELECT day, jobs FROM archive_day WHERE NOT is_dropped AND pg_partition_root(to_regclass(
+              to_char(date '1970-01-01' + day::integer, '"archive"_YYYY_MM_DD'))) IS NOT NULL
+    ) AS kept
     FULL JOIN (SELECT day, count(*) AS jobs FROM archive GROUP BY day) AS counted USING (day)
     WHERE coalesce(kept.jobs, 0) <> coalesce(counted.jobs, 0) ORDER BY day LIMIT 10
 """

@@ -101,7 +101,7 @@ def translate(error: Exception, address: Address) -> Exception:
 def _why_unavailable(error: psycopg.Error, told: str, where: str) -> str:
     if isinstance(error, errors.IdleInTransactionSessionTimeout):
         return (
-            f"{where}: nothing was done in an open transaction for a minute, and the server has "
+            f"{where}: nothing was done in an open transaction for too long, and the server has "
             "ended it. Nothing of it is kept: begin it when everything else is done, and try again"
         )
     # The driver writes its question under the refusal, which has no full stop.
