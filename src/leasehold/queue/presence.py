@@ -44,6 +44,11 @@ class Presence:
             served = tuple(self._seen[request.worker])
         return msgspec.structs.replace(request, consumer=_here(served))
 
+    def was_not_told(self, worker: str) -> None:
+        """The request has failed: the next one announces the consumer."""
+        with self._lock:
+            self._told_at[worker] = float("-inf")
+
     def farewells(self) -> list[LeaseRequest]:
         """Tell the store that the consumers of this process have stopped leasing."""
         with self._lock:
