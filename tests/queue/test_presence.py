@@ -144,6 +144,11 @@ def test_a_store_that_is_closed_hinders_no_shutdown(clock: ManualClock, tmp_path
     queue.shutdown()
 
 
+def test_who_leases_from_no_queue_gets_nothing(still: TaskQueue) -> None:
+    still.submit("work")
+    assert still.lease([], wait=0) is None
+
+
 def test_without_a_name_it_has_that_of_its_process(still: TaskQueue) -> None:
     still.submit("work")
     lease = still.lease(wait=0)
