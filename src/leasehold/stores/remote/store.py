@@ -49,9 +49,9 @@ from leasehold.stores.remote.listening import Listening
 from leasehold.stores.remote.transport import Transport
 
 SECRETS_MAX: Final = 100_000
+"""How many leases have their secrets remembered; beyond that, the oldest have long ended."""
 GIVE_BACK_SECONDS: Final = 1.0
 """How long whoever is interrupted waits until the leases of its request are given back."""
-"""How many leases have their secrets remembered; beyond that, the oldest have long ended."""
 _ONCE: Final = frozenset(
     {"append_log", "tell", "recover_one", "cancel", "replay", "discard", "reprioritize", "order"}
     | {"purge_queue", "delete_queue", "prune", "remove_schedule"}
