@@ -26,7 +26,7 @@ problems.
 SLOW_SECONDS: Final = 0.2
 """A slower finding is made in the background, while pages show the previous one."""
 OLD_SECONDS: Final = 15.0
-"""If the previous one is older than this, a page waits for the new one."""
+"""If the previous one was due longer ago than this, a page waits for the new one."""
 
 T = TypeVar("T")
 _rests: ContextVar[list[float] | None] = ContextVar("rests", default=None)

@@ -33,9 +33,9 @@ async function look() {
     // Pages and slow figures are shared for a while: this one may be older than what it was asked about.
     const rest = Number(answer.headers.get("X-Leasehold-Fresh-In"));
     if (rest && laterLooks-- > 0) setTimeout(lookSoon, rest * 1000);
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     // It is about another list by now: that one is fresh.
     if (stands && !stands.isConnected) return;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     const pointed = document.querySelector("[data-row]:hover");
     const before = pointed?.getBoundingClientRect().top;
     const where = pointed?.closest("[data-live], [data-rows]")?.id;

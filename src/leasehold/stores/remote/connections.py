@@ -140,11 +140,15 @@ class _Head:
         self.connection = connection
         self.close = connection.close
         self.flush = connection.flush
+        self._has_begun = False
 
     def readline(self, limit: int) -> bytes:
         line = self.connection.readline(limit)
         if not line.endswith(b"\n") and len(line) < limit:
+            if line or self._has_begun:
+                raise RemoteDisconnected("the connection ended inside the head of a reply")
             raise RemoteDisconnected("closed before any response; is this the HTTP port?")
+        self._has_begun = True
         return line
 
 
