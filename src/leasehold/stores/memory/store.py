@@ -15,7 +15,7 @@ from leasehold.stores.memory import inspection
 from leasehold.stores.memory.access import AccessVerbs
 from leasehold.stores.memory.holding import Histories, HolderBook
 from leasehold.stores.memory.leasing import ExchangeVerbs
-from leasehold.stores.memory.metrics import FigureVerbs, heap_figures
+from leasehold.stores.memory.metrics import MemoryFigureVerbs, heap_figures
 from leasehold.stores.memory.people import MemoryPeopleVerbs
 from leasehold.stores.memory.pruning import KeepingVerbs
 from leasehold.stores.memory.reading import LookingVerbs
@@ -37,7 +37,7 @@ class MemoryStore(
     RegistryVerbs,
     MemoryPeopleVerbs,
     LookingVerbs,
-    FigureVerbs,
+    MemoryFigureVerbs,
     MemoryScheduleVerbs,
     AccessVerbs,
     KeepingVerbs,

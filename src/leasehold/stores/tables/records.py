@@ -14,7 +14,7 @@ from leasehold.core.model.records import (
     AuditRecord,
     CurrentJob,
     WorkerInfo,
-    without_gone,
+    listed_workers,
 )
 from leasehold.core.model.stored import detail_of, names_of
 from leasehold.env import from_micros, to_micros
@@ -34,7 +34,7 @@ WORKERS: Final = Query(
         "app_version": Kind.TEXT_OR_NULL,
         "life < 0": Kind.WHOLE,  # whether it is remote: see `core.model.lives`
     },
-    "FROM worker ORDER BY started_at, id",
+    "FROM worker",
 )
 # Along its index: a table that jobs pass through has room for many more rows than it has, which a
 # server would look through.
@@ -123,7 +123,7 @@ def _registered(
         ) in rows
     ]  # fmt: skip
     remote = {row[0] for row in rows if row[-1]}
-    return without_gone(infos, from_micros(now), remote)
+    return listed_workers(infos, from_micros(now), remote)
 
 
 def _held(reader: Reader) -> dict[str, tuple[int, list[CurrentJob]]]:
