@@ -86,7 +86,10 @@ class Recent:
                     self._kept[what] = replace(kept, is_renewed=True)
                     self._at_it[what] = Event()
                     renew = partial(self._renew, what, find_out)
-                    Thread(target=renew, name="leasehold-dashboard", daemon=True).start()
+                    try:
+                        Thread(target=renew, name="leasehold-dashboard", daemon=True).start()
+                    except RuntimeError:
+                        break  # This process may have no more threads: this one does it.
                     _note(kept.took)
                     return cast("T", kept.value)
                 other = self._at_it.get(what)
