@@ -14,6 +14,7 @@ from leasehold.dashboard.routes import PAGES
 from leasehold.dashboard.session import SESSION_SECONDS, UNUSED_SECONDS, Sessions
 from leasehold.env import Env, ManualClock
 from leasehold.service.api import Api
+from leasehold.service.store_breaker import FAILURES_MAX, PROBE_SECONDS
 from leasehold.stores.memory import MemoryStore
 
 READS = [path for path, *_ in PAGES] + ["jobs.json", "jobs.csv", "confirm?order=pause-queue"]
@@ -252,6 +253,22 @@ def test_it_can_be_mounted_anywhere(people: People) -> None:
     assert 'href="/' not in page.text
     assert 'action="/' not in page.text
     assert asked(app, "/a/b/static/app.css").status_code == 200
+
+
+def test_an_export_may_be_what_finds_the_store_back() -> None:
+    clock = ManualClock()
+    env = Env(clock=clock)
+    store = MemoryStore(env=env)
+    store.create_token(TokenDraft(name="t", roles=("admin",)), digest_of("lh_t"), actor="me")
+    api = Api(store, env=env)
+    app = Starlette(routes=dashboard_routes(api))
+    sessions = Sessions(api)
+    cookies = {sessions.cookie_name: sessions.begin("lh_t")}
+    for _ in range(FAILURES_MAX):
+        api.breaker.failed()
+    clock.advance(PROBE_SECONDS)
+    assert asked(app, "/dashboard/jobs.json", cookies).json() == []
+    assert not api.breaker.is_open
 
 
 def test_a_form_that_is_not_accepted_is_not_blamed_on_the_token(people: People) -> None:

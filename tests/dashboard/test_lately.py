@@ -66,6 +66,29 @@ def test_nobody_waits_for_what_is_slow_and_was_known_before() -> None:
     assert recent.get("x", slow) == "b"
 
 
+def test_where_no_thread_can_be_had_a_page_finds_out_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock()
+    recent = Recent(Env(clock=clock), 9)
+    answers = iter("abc")
+
+    def slow() -> str:
+        clock.advance(1)
+        return next(answers)
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    assert recent.get("x", slow) == "a"
+    clock.advance(KEPT_SECONDS_MAX)
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert recent.get("x", slow) == "b"
+    clock.advance(KEPT_SECONDS_MAX + OLD_SECONDS)
+    # Nobody is waited for who never began.
+    assert recent.get("x", slow) == "c"
+
+
 def test_of_several_who_ask_at_once_one_finds_out() -> None:
     recent = Recent(Env(clock=ManualClock()), 9)
     has_begun, go_on = threading.Event(), threading.Event()

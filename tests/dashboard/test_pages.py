@@ -11,12 +11,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 
 import httpx
 import pytest
 
 from dashboard.conftest import People, asked
 from leasehold import Every, NewJob, TaskQueue, Workflow
+from leasehold.connect import connect
 from leasehold.core.model.lease import Consumer, LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.search import PASSED_FOR_ONE_READ
@@ -92,7 +94,7 @@ def test_jobs_are_found_by_qualifiers(people: People, query: str, fits: bool) ->
         dead(people, "found")
     page = people.somebody("producer").get("jobs", params={"q": query})
     assert page.status_code == 200
-    assert ("1 job fits" in page.text) is fits
+    assert ("1 job matches" in page.text) is fits
     assert ("Nothing matches" in page.text) is not fits
 
 
@@ -333,3 +335,14 @@ def test_a_consumer_whose_process_has_ended_is_not_at_work(people: People) -> No
     card = page[page.index('data-row="left-behind"') :].partition("</section>")[0]
     assert '<span class="chip s-gone">gone</span>' in card
     assert "at work" not in card
+
+
+@pytest.mark.parametrize("pid", [-1, 0, 2**31, 2**62])
+def test_a_consumer_that_names_no_possible_process_breaks_no_page(people: People, pid: int) -> None:
+    url = people.service.url.replace("://", f"://{people.service.token('consumer')}@")
+    here = Consumer(queues=("odd",), host=socket.gethostname(), pid=pid)
+    with closing(connect(url)) as remote:
+        remote.exchange(request=LeaseRequest(worker=f"odd {pid}", consumer=here))
+    observer = people.somebody("observer")
+    for page in ("", "queues", "workers", "health"):
+        assert observer.get(page).status_code == 200

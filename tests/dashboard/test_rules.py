@@ -82,6 +82,16 @@ def test_a_mistake_is_told_in_the_form_and_changes_nothing(
     assert people.queue.queue_config(f"wrong-{rule}").max_concurrency == 2
 
 
+def test_a_switch_that_was_turned_off_stays_off_when_the_form_comes_again(people: People) -> None:
+    people.queue.create_queue("switched", fifo_mode=True)
+    client = people.somebody("operator")
+    # A box without a tick is not sent.
+    refused = client.post("do", data={**opened(client, "switched"), "max_depth": "many"})
+    switch = re.search(r'<input type="checkbox" id="fifo_mode"[^>]*>', refused.text)
+    assert switch is not None
+    assert "checked" not in switch[0]
+
+
 def test_texts_and_changes_fit_together() -> None:
     config = QueueConfig(max_depth=7, aging_factor=None, deadline_weight=1.5, fifo_mode=True)
     assert QueueConfig.of(changes_of(texts_of(config), {})).max_depth == 7

@@ -68,6 +68,15 @@ def test_a_file_is_asked_for_once_and_comes_packed(people: People) -> None:
         assert (again.status_code, again.content) == (304, b"")
 
 
+def test_a_file_of_another_version_is_not_kept(people: People) -> None:
+    """Where servers of two versions stand side by side, the page may be of the other one."""
+    client = people.nobody()
+    for address in ("static/app.js?v=012345678901", "static/app.js"):
+        answer = client.get(address)
+        assert answer.status_code == 200
+        assert answer.headers["cache-control"] == "no-cache"
+
+
 def test_packing_makes_texts_small() -> None:
     for name, body in static_files.contents().items():
         assert gzip.decompress(static_files.packed(name)) == body

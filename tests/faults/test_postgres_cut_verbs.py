@@ -29,7 +29,11 @@ needs_psycopg()
 import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
-from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor  # noqa: E402
+from leasehold.stores.postgres.server.connection import (  # noqa: E402
+    BEGIN,
+    SqlConnection,
+    SqlCursor,
+)
 
 pytestmark = pytest.mark.faults
 
@@ -106,7 +110,7 @@ class Performed(NamedTuple):
 
     @property
     def writes(self) -> bool:
-        return "BEGIN" in self.statements
+        return BEGIN in self.statements
 
     @property
     def looks(self) -> bool:

@@ -167,6 +167,18 @@ def test_a_reply_that_is_cut_anywhere_is_a_lost_one(served: Store) -> None:
             assert proxy.lose == 0
 
 
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [(0, "closed before any response"), (9, "inside the head"), (90, "inside the head")],
+)
+def test_a_call_is_told_how_much_of_its_reply_came(served: Store, place: int, told: str) -> None:
+    with lossy("http", served) as (remote, proxy):
+        remote.submit([Draft(id="job", task="work")])
+        proxy.bytes_not_lost, proxy.lose = place, 1
+        with pytest.raises(StoreUnavailableError, match=told):
+            remote.cancel(["job"], reason="", actor="me")
+
+
 def test_what_may_not_be_done_twice_is_not_sent_again(scheme: str, served: Store) -> None:
     with lossy(scheme, served) as (remote, proxy):
         remote.submit([Draft(id="job", task="work")])

@@ -103,6 +103,20 @@ def test_the_command_says_what_it_has_met(capsys: pytest.CaptureFixture[str]) ->
     assert "rules:" in said
 
 
+def test_a_seed_alone_is_the_only_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "5", "--steps", "5", "--store", "memory"]) == 0
+    assert capsys.readouterr().out.startswith("1 seeds from 5, ")
+
+
+@pytest.mark.parametrize(("long_minutes", "exit_code"), [(0.0, 1), (10.0, 0)])
+def test_a_long_soak_that_has_not_met_all_rules_fails(
+    monkeypatch: pytest.MonkeyPatch, long_minutes: float, exit_code: int
+) -> None:
+    monkeypatch.setattr("leasehold.testing.soak.__main__.LONG_MINUTES", long_minutes)
+    arguments = ["--minutes", "0.0001", "--seed", "5", "--steps", "5", "--store", "memory"]
+    assert main(arguments) == exit_code
+
+
 def test_the_command_shows_the_smallest_failing_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,11 +112,11 @@ def test_metrics_read_nothing_but_these(store: SQLiteStore) -> None:
     with store._database.read() as db:
         db.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: asked.add(event["sql"]))
         for queue in (None, "default"):
-            look = figures.MetricsReader(db, 1)
+            look = figures.MetricsReader(db, lambda: 1)
             core.metrics(look, queue, 60)
             core.series(look, queue, 1)
             core.daily(look, queue, 1)
-        core.metrics_by_queue(figures.MetricsReader(db, 1), 60, None)
+        core.metrics_by_queue(figures.MetricsReader(db, lambda: 1), 60, None)
         db.trace_v2(0)
     assert asked == known
 

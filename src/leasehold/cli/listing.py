@@ -95,7 +95,7 @@ def list_jobs(
     """List jobs, the last submitted first.
 
     A job must match all options. For programs, -o jsonl prints any number of jobs one by one.
-    --count is exact up to 10,000, and beyond that if you filter only by queue and status.
+    --count is exact up to 10,000, and beyond that if you filter only by queue, task and status.
 
     \b
     Examples:

@@ -195,23 +195,26 @@ class _Face:
         async def show(request: Request) -> Response:
             pieces: Iterator[bytes] | None = None
 
-            def next_piece() -> bytes | None:
+            def read() -> bytes | None:
                 nonlocal pieces
-                # Checked each time: a caller who may no longer look gets no further.
-                self._caller(request).check_role(LOOKING)
                 if pieces is None:
                     search = parse(request.query_params.get("q", ""), self.desk.queue.now())
                     pieces = export(self.desk.store, search.where, kind)
                 return next(pieces, None)
 
+            def next_piece() -> bytes | None:
+                # Checked each time: a caller who may no longer look gets no further.
+                self._caller(request).check_role(LOOKING)
+                return self.api.guarded(read)
+
             # A refused search gets an error, not half a file.
-            first = await self.api.in_thread(next_piece)
+            first = await self.api.on_thread(next_piece)
 
             async def rest() -> AsyncIterator[bytes]:
                 piece = first
                 while piece is not None:
                     yield piece
-                    piece = await self.api.in_thread(next_piece)
+                    piece = await self.api.on_thread(next_piece)
 
             attached = {"Content-Disposition": f'attachment; filename="jobs.{kind}"'}
             return ExportResponse(rest(), 200, HEADERS | attached, MEDIA[kind])
@@ -228,8 +231,8 @@ class _Face:
         if name not in static_files.contents():
             raise HTTPException(404)
         tag = f'W/"{static_files.digests()[name]}"'
-        kept = {"Cache-Control": static_files.KEPT, "ETag": tag, "Vary": "Accept-Encoding"}
-        headers = HEADERS | kept
+        kept = static_files.how_long(name, request.query_params.get("v"))
+        headers = HEADERS | {"Cache-Control": kept, "ETag": tag, "Vary": "Accept-Encoding"}
         if request.headers.get("if-none-match") == tag:
             return Response(None, 304, headers)
         body = static_files.contents()[name]

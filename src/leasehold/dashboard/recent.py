@@ -26,7 +26,7 @@ problems.
 SLOW_SECONDS: Final = 0.2
 """A slower finding is made in the background, while pages show the previous one."""
 OLD_SECONDS: Final = 15.0
-"""If the previous one is older than this, a page waits for the new one."""
+"""If the previous one was due longer ago than this, a page waits for the new one."""
 
 T = TypeVar("T")
 _rests: ContextVar[list[float] | None] = ContextVar("rests", default=None)
@@ -86,7 +86,10 @@ class Recent:
                     self._kept[what] = replace(kept, is_renewed=True)
                     self._at_it[what] = Event()
                     renew = partial(self._renew, what, find_out)
-                    Thread(target=renew, name="leasehold-dashboard", daemon=True).start()
+                    try:
+                        Thread(target=renew, name="leasehold-dashboard", daemon=True).start()
+                    except RuntimeError:
+                        break  # This process may have no more threads: this one does it.
                     _note(kept.took)
                     return cast("T", kept.value)
                 other = self._at_it.get(what)

@@ -22,6 +22,15 @@ def address(name: str) -> str:
     return f"static/{name}?v={digests()[name]}"
 
 
+def how_long(name: str, version: str | None) -> str:
+    """For how long a browser may keep a file that was asked for under this version.
+
+    The page may come from a server of another version, beside this one: what this one has is not
+    the file for that address.
+    """
+    return KEPT if version == digests()[name] else "no-cache"
+
+
 def media_type(name: str) -> str:
     """What kind of file a browser is told."""
     return mimetypes.guess_type(name)[0] or "application/octet-stream"

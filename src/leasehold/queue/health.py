@@ -177,7 +177,8 @@ def is_gone(worker: WorkerInfo) -> bool:
 def _is_there(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
+        # The number is what its client says, and may be none that a process could have.
         return False
     except PermissionError:
         return True

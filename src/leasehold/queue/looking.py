@@ -114,7 +114,7 @@ class Looking:
     def count(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> Count:
         """How many jobs match: exactly up to 10,000, beyond that "at least 10,000".
 
-        A filter with only queues and statuses is answered from counters, exactly at any number.
+        A filter with only queues, tasks and statuses is answered exactly at any number.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)

@@ -13,7 +13,8 @@ class PinStore(Protocol):
     def pins(self, kind: PinKind) -> list[Pin]:
         """The pins of one kind, oldest first.
 
-        - PIN-1  The latest PINS_MAX (200) of each kind are kept, in the order of their times.
+        - PIN-1  The latest PINS_MAX (200) of each kind are kept, in the order of their times, and
+                 of their names where these are the same.
         """
 
     def pin(self, kind: PinKind, name: str, text: str, *, actor: str) -> Pin:

@@ -78,10 +78,11 @@ class ReadingStore(Protocol):
         """How many jobs match.
 
         - SEA-3  Exact up to `counted_max`, and at any number where a filter asks for nothing but
-                 queues and statuses; beyond, the answer says that there are at least so many. A
-                 bound outside 1 to COUNTED_MAX raises InvalidFilterError.
+                 queues, tasks and statuses; beyond, the answer says that there are at least so
+                 many. A bound outside 1 to COUNTED_MAX raises InvalidFilterError.
         - SEA-6  With `read_max`, it counts in the newest jobs, as far as a search would read, and
-                 says that there are at least so many where it did not read all.
+                 says that there are at least so many where it did not read all. What is exact at
+                 any number stays exact.
         """
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:

@@ -95,8 +95,10 @@ class RecoveryStore(Protocol):
         """
 
     def workers(self) -> list[WorkerInfo]:
-        """The registered workers and consumers, in the order of their registration.
+        """The registered workers and consumers.
 
+        - WRK-9  They come in the order of their latest registration, and of their names where that
+                 was the same moment.
         - WRK-4  Each names its current jobs in the order in which they were leased, at most
                  CURRENT_JOBS_MAX.
         """

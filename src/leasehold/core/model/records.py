@@ -164,19 +164,20 @@ def workers_at_work(
     return [each for each in at_work(workers, lost, now) if not each.is_consumer]
 
 
-def without_gone(
+def listed_workers(
     workers: Iterable[WorkerInfo], now: datetime, remote: Collection[str]
 ) -> list[WorkerInfo]:
-    """All workers except those that are silent for too long, hold no lease and cannot be proved
-    dead: consumers, and workers registered as remote.
+    """All workers, in the order of their registration, except those that are silent for too long,
+    hold no lease and cannot be proved dead: consumers, and workers registered as remote.
     """
-    return [
+    there = (
         each
         for each in workers
         if each.running > 0
         or not _is_silent(each, now)
         or not (each.is_consumer or each.id in remote)
-    ]
+    )
+    return sorted(there, key=lambda each: (each.started_at, each.id))
 
 
 class WorkerLife(Protocol):

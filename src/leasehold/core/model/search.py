@@ -220,6 +220,13 @@ def counted_up_to(found: int, counted_max: int, *, read_all: bool = True) -> Cou
     return Count(min(found, counted_max), is_exact=read_all and found <= counted_max)
 
 
+def is_of_lanes(where: JobFilter) -> bool:
+    """Whether a filter asks for nothing but queues, tasks and statuses: every store knows exactly
+    how many jobs that are.
+    """
+    return where == JobFilter(queues=where.queues, tasks=where.tasks, statuses=where.statuses)
+
+
 def by_counters(
     where: JobFilter, counts: Callable[[str | None], Mapping[Status, int]]
 ) -> Count | None:

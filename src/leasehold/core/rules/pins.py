@@ -17,7 +17,7 @@ class PinShelf(Protocol):
         """The store's clock, in microseconds."""
 
     def every(self, kind: PinKind) -> Sequence[Pin]:
-        """All pins of a kind, oldest first."""
+        """All pins of a kind, oldest first; those of one moment in the order of their names."""
 
     def put(self, pin: Pin) -> None:
         """Save a pin, replacing the one of its kind and name."""

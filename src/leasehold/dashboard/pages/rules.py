@@ -7,7 +7,7 @@ import msgspec
 from leasehold.core.model.queue_config import QueueInfo
 from leasehold.core.model.settings import parse_setting
 from leasehold.dashboard.action import OPERATOR, Action, Fields, given, operation_of
-from leasehold.dashboard.queue_rules import changes_of, rule_groups, texts_of
+from leasehold.dashboard.queue_rules import RULE_NAMES, changes_of, rule_groups, texts_of
 from leasehold.dashboard.shown import link
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.errors import InvalidQueueError, InvalidRequestError
@@ -68,7 +68,8 @@ def _rules_again(desk: Desk, fields: Fields, problem: str) -> FilledPage:
     info = desk.queue.queue_info(given(fields, "queue"))
     shown, now = _shown(fields), texts_of(info.config)
     # What the person left alone is shown as it is now; what they typed stays.
-    typed = {name: text for name, text in fields.items() if text.strip() != shown.get(name, "")}
+    given_now = {name: fields.get(name, "") for name in RULE_NAMES}
+    typed = {name: text for name, text in given_now.items() if text.strip() != shown.get(name, "")}
     return _rules_page(desk, info, {**now, **typed}, now, problem)
 
 

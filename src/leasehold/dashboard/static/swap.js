@@ -3,6 +3,7 @@
 
 let latest = null; // The last request: the answer to one before it comes too late.
 let asked = null; // What it searches for.
+let written = null; // What stood in the search box when it was sent.
 
 // The same address again: new rows, an entry of the history, another try.
 function showAgain() {
@@ -30,6 +31,7 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   if (isTyped(detail) && search === asked) return event.preventDefault();
   latest = detail.xhr;
   asked = search;
+  written = document.getElementById("search")?.value;
   busy(true);
 });
 
@@ -44,6 +46,11 @@ document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (detail.shouldSwap) return;
   if (xhr.status < 400) location.href = xhr.responseURL; // To log in, for example.
   else if (!isPage) couldNotLoad(`the server answered ${xhr.status}`, pathInfo.finalRequestPath);
+});
+
+// Whoever goes on typing before the answer comes loses nothing.
+document.addEventListener("htmx:oobBeforeSwap", ({ detail }) => {
+  if (detail.target.id === "search" && detail.target.value !== written) detail.shouldSwap = false;
 });
 
 document.addEventListener("htmx:sendError", ({ detail }) => {

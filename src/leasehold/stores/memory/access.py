@@ -53,10 +53,10 @@ class PinShelf(RuleView):
     """See `leasehold.core.rules.pins.PinShelf`."""
 
     def every(self, kind: PinKind) -> list[Pin]:
-        return [each for each in self._state.pins.values() if each.kind == kind]
+        pins = (each for each in self._state.pins.values() if each.kind == kind)
+        return sorted(pins, key=lambda pin: (pin.at, pin.name))
 
     def put(self, pin: Pin) -> None:
-        self._state.pins.pop((pin.kind, pin.name), None)
         self._state.pins[pin.kind, pin.name] = pin
 
     def drop(self, kind: PinKind, name: str) -> None:

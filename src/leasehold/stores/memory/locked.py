@@ -59,6 +59,9 @@ class LockedState(AtomicStore):
             self._state.look()
             return verb(self._state, *args, **kwargs)
 
+    def _now(self, look: State) -> int:
+        return look.now
+
     def _write(self, operation: Callable[[State], T]) -> T:
         """Carry out what may change the state, then wake the listeners it concerns."""
         state = self._state

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping
 
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.records import Stats, WorkerInfo, WorkerTotals
-from leasehold.core.model.refusals import check_page
 from leasehold.core.model.span import band_of
 from leasehold.core.model.status import Status
-from leasehold.core.rules import failures, metrics
 from leasehold.core.rules.failures import ErrorType
-from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
-from leasehold.core.rules.metrics import (
-    WINDOW_SECONDS,
-    DayPoint,
-    DurationName,
-    MinutePoint,
-    QueueMetrics,
-    QueueStanding,
-)
-from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
+from leasehold.core.rules.metrics import QueueStanding
 from leasehold.env import from_micros
 from leasehold.stores.memory import registry
 from leasehold.stores.memory.heaps import HeapFigures
@@ -30,73 +18,14 @@ from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.meter import SpanShelf
 from leasehold.stores.memory.queue_record import MemoryQueue, QueueTotals
 from leasehold.stores.memory.state import State
+from leasehold.stores.verbs.figures import FigureVerbs
 
 
-class FigureVerbs(LockedState):
-    """Verbs for figures; none of them scans jobs."""
+class MemoryFigureVerbs(LockedState, FigureVerbs):
+    """What these figures are read from."""
 
-    def stats(self, queue: str | None = None) -> Stats:
-        return self._look(stats, queue)
-
-    def metrics(
-        self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
-    ) -> QueueMetrics:
-        return self._look(
-            lambda state: metrics.metrics(MetricsReader(state), queue, window_seconds)
-        )
-
-    def metrics_by_queue(
-        self,
-        *,
-        window_seconds: float = WINDOW_SECONDS,
-        durations: Sequence[DurationName] | None = None,
-    ) -> list[QueueMetrics]:
-        return self._look(
-            lambda state: metrics.metrics_by_queue(MetricsReader(state), window_seconds, durations)
-        )
-
-    def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
-        return self._look(lambda state: metrics.series(MetricsReader(state), queue, minutes))
-
-    def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
-        return self._look(lambda state: metrics.daily(MetricsReader(state), queue, days))
-
-    def timeline(
-        self,
-        metrics: Sequence[str],
-        queue: str | None = None,
-        *,
-        since: datetime,
-        until: datetime | None = None,
-        resolution: ResolutionName = "minute",
-    ) -> Timeline:
-        return self._look(
-            lambda state: timeline(
-                MetricsReader(state),
-                metrics,
-                queue,
-                since=since,
-                until=until,
-                resolution=resolution,
-            )
-        )
-
-    def failures(
-        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
-    ) -> list[Failure]:
-        check_page(limit)
-        return self._look(
-            lambda state: failures.in_order(state.failures.by_fingerprint.values(), queue, task)[
-                :limit
-            ]
-        )
-
-    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
-        check_page(limit)
-        return self._look(lambda state: metrics.in_order(state.worked.totals())[:limit])
-
-    def lifetimes(self) -> list[QueueLifetime]:
-        return self._look(lambda state: lifetimes(MetricsReader(state)))
+    def _figures(self, look: State) -> MetricsReader:
+        return MetricsReader(look)
 
     def heap(self, queue: str | None = None) -> HeapFigures:
         """The health of the heaps of a queue, or of all, and when they are rebuilt."""
@@ -104,11 +33,20 @@ class FigureVerbs(LockedState):
 
 
 class MetricsReader(SpanShelf):
-    """The state, for core.rules.metrics."""
+    """See `leasehold.stores.verbs.figures.FigureReader`."""
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self.now = state.now
+
+    def stats(self, queue: str | None) -> Stats:
+        return stats(self._state, queue)
+
+    def failures(self) -> Iterable[Failure]:
+        return self._state.failures.by_fingerprint.values()
+
+    def worker_totals(self) -> Iterable[tuple[str, WorkerTotals]]:
+        return self._state.worked.totals()
 
     def queues(self) -> list[str]:
         return list(self._state.queues)

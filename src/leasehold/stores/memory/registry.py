@@ -10,7 +10,7 @@ import msgspec
 
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.lives import is_remote, remote_life
-from leasehold.core.model.records import CURRENT_JOBS_MAX, CurrentJob, WorkerInfo, without_gone
+from leasehold.core.model.records import CURRENT_JOBS_MAX, CurrentJob, WorkerInfo, listed_workers
 from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX
 from leasehold.env import from_micros
 from leasehold.interrupts import SHIELD
@@ -47,9 +47,6 @@ class RegistryVerbs(LockedState):
             if self._state.registrations.get(worker) == number:
                 del self._state.registrations[worker]
                 leave(self._state, worker)
-
-    def workers(self) -> list[WorkerInfo]:
-        return self._look(workers)
 
 
 def _enter(state: State, info: WorkerInfo, number: int | None) -> int:
@@ -115,7 +112,7 @@ def workers(state: State) -> list[WorkerInfo]:
         for info in state.workers.values()
     ]
     remote = {name for name, number in state.registrations.items() if is_remote(number)}
-    return without_gone(infos, from_micros(state.now), remote)
+    return listed_workers(infos, from_micros(state.now), remote)
 
 
 def _current_jobs(records: list[Record]) -> tuple[CurrentJob, ...]:

@@ -38,7 +38,7 @@ from leasehold.stores.postgres.leasing.recover import Holdings, Registry, Sweep
 from leasehold.stores.postgres.leasing.settle import exchange, exchange_once
 from leasehold.stores.postgres.reading import inspection
 from leasehold.stores.postgres.reading.feed import FEED
-from leasehold.stores.postgres.reading.figures import FailureBook, MetricsReader
+from leasehold.stores.postgres.reading.figures import MetricsReader
 from leasehold.stores.postgres.reading.looking import LookingDatabase
 from leasehold.stores.postgres.reading.read import Jobs
 from leasehold.stores.postgres.rules.known import queues, read_settings
@@ -74,7 +74,6 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _jobs = Jobs
     _feed = FEED
     _queue_names = staticmethod(queues)
-    _failures = FailureBook
     _metrics = MetricsReader
     _queue_book = QueueBook
     _schedules = ScheduleShelf

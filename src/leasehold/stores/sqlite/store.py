@@ -36,7 +36,7 @@ from leasehold.stores.sqlite.leasing.recover import Holdings, Registry, Sweep
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.reading import inspection
 from leasehold.stores.sqlite.reading.feed import FEED
-from leasehold.stores.sqlite.reading.figures import FailureBook, MetricsReader
+from leasehold.stores.sqlite.reading.figures import MetricsReader
 from leasehold.stores.sqlite.reading.read import Jobs
 from leasehold.stores.sqlite.rules.known import TokenReader, queues, read_settings
 from leasehold.stores.sqlite.rules.orders import OrderDesk, QueueBook
@@ -77,7 +77,6 @@ class SQLiteStore(TableStore):
     _jobs = Jobs
     _feed = FEED
     _queue_names = staticmethod(queues)
-    _failures = FailureBook
     _metrics = MetricsReader
     _queue_book = QueueBook
     _schedules = ScheduleShelf

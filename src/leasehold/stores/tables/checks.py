@@ -1,4 +1,4 @@
-"""The invariants of jobs' places, counts and keys; the problems, as sentences."""
+"""The invariants of jobs' places, counts, figures and keys; the problems, as sentences."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from leasehold.core.model.codes import STATUS_CODE
+from leasehold.core.model.span import BANDS
 from leasehold.core.model.status import Status
-from leasehold.core.rules import key_check
+from leasehold.core.rules import key_check, metrics_check
 from leasehold.core.rules.key_accounts import Account
 from leasehold.core.rules.key_check import KeyFacts, PendingJob
+from leasehold.core.rules.sampling import Resolution
 from leasehold.core.rules.starting import key_starts
 from leasehold.stores.tables.order import AT_ITS_PLACE
 from leasehold.stores.tables.queues import TableQueues
+from leasehold.stores.tables.sampling import TableSpans
 from leasehold.stores.tables.statements import SqlConnection
 
 _RUNNING: Final = """
@@ -129,3 +132,19 @@ def miscounted(db: SqlConnection, lanes: str) -> Iterator[str]:
                     f"queue {queue!r}, task {task!r}: {count} jobs are counted as {status}, "
                     f"but there are {found}"
                 )
+
+
+_PENDING_BY_PRIORITY: Final = """
+    SELECT lane.queue, lane.task, job.priority, count(*) FROM ready JOIN job USING (seq)
+    JOIN lane ON lane.id = job.lane GROUP BY lane.id, job.priority
+"""
+_LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = $1"
+
+
+def mismeasured(spans: TableSpans, db: SqlConnection, lanes: str) -> Iterator[str]:
+    """`lanes` names the table or view of lanes."""
+    by_band = f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM {lanes}"
+    pending = db.execute(_PENDING_BY_PRIORITY).fetchall()
+    counted = db.execute(by_band).fetchall()
+    latest = db.execute(_LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
+    return metrics_check.problems(spans, pending, counted, latest[0])

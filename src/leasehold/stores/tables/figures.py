@@ -10,35 +10,26 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
-from typing import Any, Final, Protocol
+from functools import cached_property, partial
+from typing import Any, ClassVar, Final
 
 import msgspec
 
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.records import Stats, WorkerInfo, WorkerTotals
-from leasehold.core.model.refusals import check_page
 from leasehold.core.model.span import BANDS, COUNTED, MINUTE_MICROS
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
-from leasehold.core.rules import failures, metrics
 from leasehold.core.rules.failures import ErrorType, StandingFailure
-from leasehold.core.rules.lifetime import LifetimeReader, QueueLifetime, lifetimes
 from leasehold.core.rules.measuring import WORKER_COUNTERS
-from leasehold.core.rules.metrics import (
-    WINDOW_SECONDS,
-    DayPoint,
-    DurationName,
-    MinutePoint,
-    QueueMetrics,
-    QueueStanding,
-)
-from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
+from leasehold.core.rules.metrics import QueueStanding
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.tables.closed_spans import ClosedSpans
+from leasehold.stores.tables.closed_spans import ClosedSpans, RememberedSpans
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.records import who_works
+from leasehold.stores.tables.sampling import EVERY_KEY, queue_name
 from leasehold.stores.tables.statements import Kind, Query, Reader, SqlConnection
+from leasehold.stores.verbs.figures import FigureVerbs
 
 OF_QUEUE: Final = "queue = coalesce($1, queue)"
 """One queue, or all of them."""
@@ -140,11 +131,8 @@ class TableFailures(ABC):
         return int(self._execute(SIZE).fetchone()[0])
 
     def standing(self) -> Iterator[StandingFailure]:
-        for each in self.all():
+        for each in failures_of(self._reader.rows(ALL)):
             yield StandingFailure(each.fingerprint, each.count, to_micros(each.last_at))
-
-    def all(self) -> Iterator[Failure]:
-        return failures_of(self._reader.rows(ALL))
 
     def types_counted(self) -> int:
         return int(self._execute(TYPES_COUNTED).fetchone()[0])
@@ -179,11 +167,6 @@ def row_of(failure: Failure) -> tuple[Any, ...]:
     )
 
 
-def failed_with(reader: Reader) -> dict[ErrorType, int]:
-    """How many attempts failed, by type of error."""
-    return {ErrorType(queue, name): attempts for queue, name, attempts in reader.rows(TYPES)}
-
-
 def worker_totals(reader: Reader, open_minute: int) -> Iterator[tuple[str, WorkerTotals]]:
     """The totals of each worker, by queue."""
     lately: defaultdict[int, dict[str, int]] = defaultdict(dict)
@@ -204,145 +187,86 @@ def worker_totals(reader: Reader, open_minute: int) -> Iterator[tuple[str, Worke
         )
 
 
-class TableMetrics(ABC):
-    """The reads for core.rules.metrics; each store supplies its statements."""
+class TableMetrics(RememberedSpans, ABC):
+    """See `leasehold.stores.verbs.figures.FigureReader`; each store supplies its statements."""
 
-    stats: str
-    standing: str
+    keys_aged = EVERY_KEY
+    reader_of: Callable[[Any], Reader]
+    counters: ClassVar[str]
+    """A statement of `stats_from`."""
+    standing: ClassVar[str]
+    """A statement of `standings_from`."""
 
-    def __init__(self, reader: Reader, now: int, lost: Collection[str] = ()) -> None:
-        self._reader = reader
-        self._execute = reader.db.execute
-        self.now = now
-        self._lost = lost
-
-    @abstractmethod
-    def open_minute(self) -> int: ...
-
-    @abstractmethod
-    def available_since(self, queue: str | None) -> Mapping[str, int]: ...
+    def __init__(
+        self,
+        db: Any,
+        tell_time: Callable[[], int],
+        find_lost: Callable[[], Collection[str]] = tuple,
+        closed: ClosedSpans | None = None,
+    ) -> None:
+        """The time, and the workers proved dead whose jobs have not yet been taken back, are only
+        looked up if figures need them.
+        """
+        super().__init__(db)
+        self._reader = self.reader_of(db)
+        self._tell_time = tell_time
+        self._find_lost = find_lost
+        self._closed = closed
 
     @abstractmethod
     def queues(self) -> Iterable[str]: ...
 
-    def named(self, queue: Any) -> str:
-        """The expression by which statements read a queue's name."""
-        return str(queue)
+    @cached_property
+    def now(self) -> int:
+        return self._tell_time()
+
+    def stats(self, queue: str | None) -> Stats:
+        return stats(self._db, self.counters, queue)
+
+    def failures(self) -> Iterator[Failure]:
+        return failures_of(self._reader.rows(ALL))
+
+    def worker_totals(self) -> Iterator[tuple[str, WorkerTotals]]:
+        return worker_totals(self._reader, self.open_minute())
 
     def standings(self, queue: str | None) -> Mapping[str, QueueStanding]:
         since = self.available_since(queue)
-        rows = self._execute(self.standing, (queue,))
+        rows = self._db.execute(self.standing, (queue,))
         return {
             name: QueueStanding(
                 counts=dict(zip(STATUSES, figures, strict=False)),
                 pending_by_priority=dict(zip(BANDS, figures[len(STATUSES) :], strict=True)),
                 oldest_available_at=since.get(name),
             )
-            for name, figures in ((self.named(name), figures) for name, *figures in rows)
+            for name, figures in ((queue_name(name), figures) for name, *figures in rows)
         }
 
     def leased_by(self) -> Mapping[tuple[str, str], int]:
-        totals = worker_totals(self._reader, self.open_minute())
-        return {(queue, each.worker): each.leased for queue, each in totals}
+        return {(queue, each.worker): each.leased for queue, each in self.worker_totals()}
 
     def failed_with(self) -> Mapping[ErrorType, int]:
-        return failed_with(self._reader)
+        rows = self._reader.rows(TYPES)
+        return {ErrorType(queue, name): attempts for queue, name, attempts in rows}
 
     def workers(self) -> list[WorkerInfo]:
-        known = who_works(self._reader, self.now)
-        return [each for each in known if each.id not in self._lost]
+        known, lost = who_works(self._reader, self.now), self._find_lost()
+        return [each for each in known if each.id not in lost]
 
 
-class MetricsOf(Protocol):
-    """The class of a store's `TableMetrics` over its `Spans`."""
-
-    stats: str
-
-    def __call__(
-        self, db: Any, now: int, lost: Collection[str], closed: ClosedSpans, /
-    ) -> LifetimeReader: ...
-
-
-class FigureVerbs(ABC):
-    """Verbs for figures; none of them scans jobs."""
+class TableFigureVerbs(FigureVerbs):
+    """What these figures are read from."""
 
     _database: TableDatabase
-    _reader: Callable[[Any], Reader]
-    _failures: Callable[[Any], TableFailures]
-    _metrics: MetricsOf
+    _metrics: type[TableMetrics]
 
     @abstractmethod
     def _lost_workers(self, db: Any) -> Collection[str]:
         """Workers proved dead whose jobs have not yet been taken back."""
 
-    def stats(self, queue: str | None = None) -> Stats:
-        return self._database.look(lambda db: stats(db, self._metrics.stats, queue))
-
-    def metrics(
-        self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
-    ) -> QueueMetrics:
-        return self._database.look(
-            lambda db: metrics.metrics(
-                self._measured(db, self._lost_workers(db)), queue, window_seconds
-            )
-        )
-
-    def metrics_by_queue(
-        self,
-        *,
-        window_seconds: float = WINDOW_SECONDS,
-        durations: Sequence[DurationName] | None = None,
-    ) -> list[QueueMetrics]:
-        return self._database.look(
-            lambda db: metrics.metrics_by_queue(
-                self._measured(db, self._lost_workers(db)), window_seconds, durations
-            )
-        )
-
-    def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
-        return self._database.look(lambda db: metrics.series(self._measured(db), queue, minutes))
-
-    def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
-        return self._database.look(lambda db: metrics.daily(self._measured(db), queue, days))
-
-    def timeline(
-        self,
-        metrics: Sequence[str],
-        queue: str | None = None,
-        *,
-        since: datetime,
-        until: datetime | None = None,
-        resolution: ResolutionName = "minute",
-    ) -> Timeline:
-        return self._database.look(
-            lambda db: timeline(
-                self._measured(db), metrics, queue, since=since, until=until, resolution=resolution
-            )
-        )
-
-    def lifetimes(self) -> list[QueueLifetime]:
-        return self._database.look(lambda db: lifetimes(self._measured(db, self._lost_workers(db))))
-
-    def _measured(self, db: SqlConnection, lost: Collection[str] = ()) -> LifetimeReader:
-        return self._metrics(db, self._database.now(db), lost, self._closed)
+    def _figures(self, look: SqlConnection) -> TableMetrics:
+        tell_time, find_lost = partial(self._now, look), partial(self._lost_workers, look)
+        return self._metrics(look, tell_time, find_lost, self._closed)
 
     @cached_property
     def _closed(self) -> ClosedSpans:
         return ClosedSpans()
-
-    def failures(
-        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
-    ) -> list[Failure]:
-        check_page(limit)
-        return self._database.look(
-            lambda db: failures.in_order(self._failures(db).all(), queue, task)[:limit]
-        )
-
-    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
-        check_page(limit)
-
-        def look(db: SqlConnection) -> list[WorkerTotals]:
-            totals = worker_totals(self._reader(db), self._measured(db).open_minute())
-            return metrics.in_order(totals)[:limit]
-
-        return self._database.look(look)

@@ -23,6 +23,7 @@ from leasehold.core.model.search import (
     check_left_out,
     check_read,
     counted_up_to,
+    is_of_lanes,
     looked_through,
 )
 from leasehold.core.model.status import Status
@@ -277,7 +278,7 @@ class TableJobs(ABC):
         """How many jobs match, counted up to one more than the bound."""
         check_count(counted_max)
         check_read(read_max)
-        if where == JobFilter(queues=where.queues, tasks=where.tasks, statuses=where.statuses):
+        if is_of_lanes(where):
             # The lanes have the count: no job is read.
             return Count(self._counted(where))
         bottom = self._lowest_read(where, None, read_max)
@@ -286,7 +287,6 @@ class TableJobs(ABC):
         return counted_up_to(fitting, counted_max, read_all=read_all)
 
     def count_by_status(self, where: JobFilter) -> Mapping[Status, int]:
-        """How many jobs match by status, counting all of them."""
         known = by_status_counters(where, self._counts)
         return self._by_status(where) if known is None else known
 

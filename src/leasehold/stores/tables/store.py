@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from leasehold.stores.tables.database import TableDatabase
-from leasehold.stores.tables.figures import FigureVerbs
-from leasehold.stores.tables.looking import LookingVerbs
+from leasehold.stores.tables.figures import TableFigureVerbs
+from leasehold.stores.tables.looking import TableLookingVerbs
 from leasehold.stores.tables.orders import TablePeopleVerbs
 from leasehold.stores.tables.recover import TableRecoveryVerbs
 from leasehold.stores.tables.removing import KeepingVerbs
@@ -22,9 +22,9 @@ T = TypeVar("T")
 class TableStore(
     HoldingVerbs,
     TableRecoveryVerbs,
+    TableLookingVerbs,
     TablePeopleVerbs,
-    LookingVerbs,
-    FigureVerbs,
+    TableFigureVerbs,
     TableScheduleVerbs,
     TableSettingVerbs,
     TableTokenVerbs,
@@ -39,6 +39,9 @@ class TableStore(
 
     def _look(self, operation: Callable[[Any], T]) -> T:
         return self._database.look(operation)
+
+    def _now(self, look: Any) -> int:
+        return self._database.now(look)
 
     def _walk(self, operation: Callable[[Any], T]) -> T:
         with self._database.read() as db:

@@ -20,6 +20,10 @@ class AtomicStore(ABC):
     def _look(self, operation: Callable[[Any], T]) -> T:
         """Carry out an operation that only reads, all of it at one moment."""
 
+    @abstractmethod
+    def _now(self, look: Any) -> int:
+        """The store's time in microseconds, for who only looks."""
+
     def _walk(self, operation: Callable[[Any], T]) -> T:
         """The same for one that may read very much, and need not be of one moment."""
         return self._look(operation)

@@ -73,6 +73,14 @@ class ConsumingClauses(ConformanceBase):
         life.close()
         assert store.workers() == []
 
+    def test_wrk_9_in_the_order_of_their_latest_registration(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        for name, seconds in (("b", 1), ("a", 1), ("b", 0), ("0", 0)):
+            store.register_worker(msgspec.structs.replace(worker_info(store), id=name))
+            clock.advance(seconds)
+        assert [each.id for each in store.workers()] == ["a", "0", "b"]
+
     def test_wrk_5_a_worker_far_away_belongs_to_no_process(
         self, store: Store, clock: ManualClock
     ) -> None:

@@ -66,8 +66,13 @@ class CountingClauses(ConformanceBase):
         where = JobFilter(limit_key="acme")
         assert counted.count(where, counted_max=4) == Count(4)
         assert counted.count(where, counted_max=3) == Count(3, is_exact=False)
-        # A total from the counters is exact at any number.
-        assert counted.count(JobFilter(queues=("mail",)), counted_max=1) == Count(4)
+        for lanes, jobs in (
+            (JobFilter(queues=("mail",)), 4),
+            (JobFilter(tasks=("other",)), 3),
+            (JobFilter(tasks=("other",), statuses=(Status.PENDING,), queues=("video",)), 3),
+        ):
+            assert counted.count(lanes, counted_max=1) == Count(jobs), "exact at any number"
+            assert counted.count(lanes, counted_max=1, read_max=1) == Count(jobs)
         for bad in (0, 10_001):
             with pytest.raises(InvalidFilterError, match="from 1 to 10,000"):
                 counted.count(where, counted_max=bad)

@@ -27,6 +27,11 @@ class PinningClauses(ConformanceBase):
         assert [each.text for each in store.pins("view")] == ["status:dead"]
         assert store.pins("stop") == []
 
+    def test_pin_1_those_of_one_moment_come_by_name(self, store: Store) -> None:
+        for name in ("v2", "v3", "v1"):
+            store.pin("deploy", name, "", actor="me")
+        assert [each.name for each in store.pins("deploy")] == ["v1", "v2", "v3"]
+
     def test_pin_1_only_the_latest_are_kept(self, store: Store, clock: ManualClock) -> None:
         for number in range(PINS_MAX + 2):
             store.pin("view", f"view {number}", "", actor="me")

@@ -15,6 +15,7 @@ from leasehold.testing.soak.subjects import Stage, stage
 from leasehold.testing.soak.verbs import VERBS
 
 PROGRESS_SECONDS = 5.0
+MINUTES_DEFAULT = 1.0
 LONG_MINUTES = 10.0
 """From so many minutes on, a rule that was never met is a failure: shorter soaks only name it."""
 
@@ -22,7 +23,7 @@ LONG_MINUTES = 10.0
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 if every rule was kept, and met where there was time enough."""
     parser = argparse.ArgumentParser(prog="python -m leasehold.testing.soak")
-    parser.add_argument("--minutes", type=float, default=1.0, help="for how long to go on")
+    parser.add_argument("--minutes", type=float, help="for how long to go on; 1 without --seed")
     parser.add_argument("--seed", type=int, help="the first seed; without --minutes the only one")
     parser.add_argument("--count", type=int, help="how many seeds, instead of a time")
     parser.add_argument("--steps", type=int, default=STEPS_DEFAULT, help="steps per seed")
@@ -30,9 +31,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--trace", action="store_true", help="print every step of the last seed")
     options = parser.parse_args(arguments)
     first = Random().randrange(1 << 32) if options.seed is None else options.seed
+    count, minutes = options.count, options.minutes
+    if count is None and minutes is None:
+        count, minutes = (None, MINUTES_DEFAULT) if options.seed is None else (1, None)
     with stage(*options.store) as stores:
         soak = Soak(stores, first, options.steps)
-        report = soak.go(None if options.count else options.minutes * 60, options.count)
+        report = soak.go(None if count is not None else minutes * 60, count)
         if options.trace and report is not None:
             _write(*report.trace)
         if report is not None and report.broken is not None:
@@ -41,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     never = soak.coverage.never(VERBS, (*RULES, SAME))
     if never:
         _write(f"never met: {', '.join(never)}")
-    return int(bool(never) and options.count is None and options.minutes >= LONG_MINUTES)
+    return int(bool(never) and count is None and minutes >= LONG_MINUTES)
 
 
 class Soak:

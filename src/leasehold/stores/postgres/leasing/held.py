@@ -30,7 +30,7 @@ from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.step import Step
 
 HOLD: Final = """
-    SELECT 1 FROM {0}.job JOIN {0}.running USING (seq)
+    SELECT 1 FROM "{0}".job JOIN "{0}".running USING (seq)
     WHERE job.id = %s AND running.version = %s FOR KEY SHARE OF job
 """
 
@@ -77,6 +77,8 @@ def open_transaction(database: Database, job_id: str, version: int) -> HeldTrans
     with translated(address):
         raw = TaskConnection.open(address)
         raw.autocommit = False
+        # It is fenced by the lease as it is when the task ends, not as it was when it began.
+        raw.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         raw.cursor_factory = TaskCursor
         held = HeldTransaction(database, raw, job_id, version)
         try:

@@ -6,23 +6,19 @@ See `tables.figures` (failures, workers, metrics) and `tables.sampling` (spans).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from leasehold.core.model.failure import FailedAttempt, Failure
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.priority import FIRST_DEADLINE_TIER
-from leasehold.core.model.span import BANDS
-from leasehold.core.rules import metrics_check
 from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
-from leasehold.core.rules.sampling import Resolution
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.rules.known import queues
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import SqlConnection, unnested
-from leasehold.stores.tables.closed_spans import ClosedSpans, RememberedSpans
 from leasehold.stores.tables.figures import (
     FAILURE_COLUMNS,
     TableFailures,
@@ -33,7 +29,6 @@ from leasehold.stores.tables.figures import (
     stats_from,
 )
 from leasehold.stores.tables.sampling import (
-    EVERY_KEY,
     SPAN_COLUMNS,
     SPAN_NAMES,
     TableSpans,
@@ -222,42 +217,13 @@ class SpanShelf(TableSpans):
 
 STANDING: Final = standings_from("lane_now", "queue")
 
-# Only for the integrity check, which does scan.
-RECOUNT: Final = """
-    SELECT lane.queue, lane.task, job.priority, count(*) FROM ready JOIN job USING (seq)
-    JOIN lane ON lane.id = job.lane GROUP BY lane.queue, lane.task, job.priority
-"""
-COUNTED_BY_BAND: Final = (
-    f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM lane_now"
-)
-LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = $1"
 
-
-class MetricsReader(RememberedSpans, SpanShelf, TableMetrics):
+class MetricsReader(TableMetrics, SpanShelf):
     """The reads for core.rules.metrics."""
 
-    keys_aged = EVERY_KEY
-    stats = STATS
+    reader_of = PlainReader
+    counters = STATS
     standing = STANDING
-
-    def __init__(
-        self,
-        db: SqlConnection,
-        now: int,
-        lost: Collection[str] = (),
-        closed: ClosedSpans | None = None,
-    ) -> None:
-        TableMetrics.__init__(self, PlainReader(db), now, lost)
-        SpanShelf.__init__(self, db)
-        self._closed = closed
 
     def queues(self) -> list[str]:
         return queues(self._db)
-
-
-def problems(db: SqlConnection) -> Iterator[str]:
-    """The inconsistencies found, as sentences."""
-    pending: list[Any] = db.execute(RECOUNT).fetchall()
-    counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
-    latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
-    return metrics_check.problems(SpanShelf(db), pending, counted, latest[0])

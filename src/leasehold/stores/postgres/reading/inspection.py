@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from leasehold.core.model.seals import refusal_of
 from leasehold.stores.postgres.keeping import days
-from leasehold.stores.postgres.reading import figures
+from leasehold.stores.postgres.reading.figures import SpanShelf
 from leasehold.stores.postgres.rules import known
 from leasehold.stores.postgres.rules.known import unreadable_settings
 from leasehold.stores.postgres.rules.orders import QueueReader
@@ -43,7 +43,7 @@ _PARTS: Final[tuple[Callable[[SqlConnection], Iterable[str]], ...]] = (
     days.problems,
     dependents.problems,
     inheritance.problems,
-    figures.problems,
+    lambda db: checks.mismeasured(SpanShelf(db), db, "lane_now"),
     lambda db: checks.key_problems(db, QueueReader),
     lambda db: checks.miscounted(db, "lane_now"),
     lambda db: known.read_rules(db).problems(),

@@ -21,7 +21,7 @@ from itertools import chain, islice
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 import psycopg
-from psycopg import RawCursor
+from psycopg import IsolationLevel, RawCursor
 from psycopg.abc import Buffer
 from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict
@@ -68,6 +68,10 @@ OF_THE_NETWORK: Final = {
 }
 SILENCE_SECONDS: Final = 5.0
 """How much longer than the server's own timeouts an answer is waited for."""
+BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
+"""A write must see what others committed before it got its turn, whatever the server's, the
+database's or the role's own default is.
+"""
 IDLE_IN_TRANSACTION_SECONDS: Final = 60
 """Leasehold's transactions wait only for the server; an idle one belongs to a hung process."""
 
@@ -127,7 +131,7 @@ class SqlConnection:
         self.raw = raw
         self._pipeline: Pipeline | None = None
 
-    def begin(self, how: str = "BEGIN") -> None:
+    def begin(self, how: str = BEGIN) -> None:
         """Begin a transaction, with the settings that statements rely on."""
         self.execute(how)
         if self.raw.is_pooled:
@@ -357,6 +361,7 @@ def configure(raw: RawConnection, address: Address) -> None:
     """Configure a new connection as the statements of the store expect."""
     raw.patience_seconds = connect_seconds(address)
     raw.cursor_factory = RawCursor
+    raw.isolation_level = IsolationLevel.READ_COMMITTED  # See BEGIN.
     # `Pipeline` prepares statements, and would lose them when psycopg cleans up its own.
     raw.prepare_threshold = None
     adapt(raw.adapters)

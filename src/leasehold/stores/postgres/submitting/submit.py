@@ -130,9 +130,10 @@ def submit_within(
     queues = {draft.queue for draft in drafts}
     plain = _is_plain(drafts, partial=partial)
     may_share = bind(_side_by_side, queues) if plain else None
+    needs = {each for draft in drafts for each in draft.depends_on}
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
-        return within(database, connection, operation, may_share)[0]
+        return within(database, connection, operation, may_share, needs)[0]
 
     # Results of look-ups in a transaction that may be rolled back are not remembered.
     return _submit(write, LaneNumbers(), drafts, partial=partial)

@@ -9,13 +9,13 @@ it may be open for long.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 import psycopg
-from psycopg.errors import LockNotAvailable, UniqueViolation
+from psycopg.errors import LockNotAvailable, SerializationFailure, UniqueViolation
 from psycopg.pq import TransactionStatus
 
 from leasehold.core.contract.transactions import Connection
@@ -31,6 +31,7 @@ from leasehold.stores.postgres.server.connection import (
     timeouts,
 )
 from leasehold.stores.postgres.server.failures import TRY_AGAIN, translated
+from leasehold.stores.postgres.writing import present
 from leasehold.stores.postgres.writing.block import Block
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.insiders import INSIDERS, Caller, caller
@@ -43,11 +44,12 @@ T = TypeVar("T")
 
 ENTER: Final = """
     SELECT current_setting('search_path'), current_setting('lock_timeout'),
-           set_config('search_path', $1, true), set_config('lock_timeout', $2, true)
+           set_config('search_path', $1, true), set_config('lock_timeout', $2, true),
+           current_setting('transaction_isolation'), current_setting('transaction_read_only')
 """
 LEAVE: Final = "SELECT set_config('search_path', $1, true), set_config('lock_timeout', $2, true)"
 IS_THERE: Final = "SELECT to_regclass($1) IS NOT NULL"
-STORE_ID: Final = "SELECT store_id FROM {}.store_state"
+STORE_ID: Final = 'SELECT store_id FROM "{}".store_state'
 # Received when the application commits, also by its own process.
 NOTIFY: Final = "SELECT pg_notify('leasehold_' || $1, 'application r')"
 
@@ -147,15 +149,19 @@ def within(
     connection: object,
     operation: Callable[[Step], T],
     side_by_side: MaySideBySide | None,
+    needs: Collection[str] = (),
 ) -> tuple[T, Step]:
-    """Carry out one operation as part of the open transaction; undo only it if it fails."""
+    """Carry out one operation as part of the open transaction; undo only it if it fails.
+
+    `needs` has the ids of the jobs that it may make others wait for.
+    """
     database.check_open()
     raw = unwrapped(connection)
     _check_open_transaction(raw)
     # An interrupt inside psycopg leaves a connection that nobody can go on with. Only one of ours
     # can be interrupted inside the shield, where it waits.
     with SHIELD if isinstance(raw, ApplicationConnection) else nullcontext():
-        return _within(database, raw, operation, side_by_side)
+        return _within(database, raw, operation, side_by_side, needs)
 
 
 def _within(
@@ -163,6 +169,7 @@ def _within(
     raw: psycopg.Connection[Row],
     operation: Callable[[Step], T],
     side_by_side: MaySideBySide | None,
+    needs: Collection[str],
 ) -> tuple[T, Step]:
     if not owns(database, raw):
         raise TransactionError(
@@ -170,14 +177,21 @@ def _within(
             "may not read the schema"
         )
     db = BorrowedConnection(raw)
-    with translated(database.address), _as_the_store(database, db):
+    with translated(database.address), _as_the_store(database, db) as isolation:
+        sees_the_past = isolation not in present.SEES_THE_PRESENT
+
+        def judged(step: Step) -> T:
+            if sees_the_past:
+                present.check(database, step, needs, isolation)
+            return operation(step)
+
         way = Way(side_by_side, in_any_minute=True)
         tries = Tries(way, database.address.lock_timeout_seconds)
         while True:
             try:
                 with Loans(database.accelerator) as loans:
                     with _part(db):
-                        answer, step = database.carry_out(db, operation, tries.way, loans)
+                        answer, step = database.carry_out(db, judged, tries.way, loans)
                         if step.hints.ready:
                             db.execute(NOTIFY, (database.address.schema,))
                     loans.keep()
@@ -187,6 +201,8 @@ def _within(
             except LockNotAvailable:
                 if not tries.give_way():
                     raise
+            except SerializationFailure as error:
+                raise present.was_overtaken(database.address.shown, isolation) from error
             except TRY_AGAIN as error:
                 # Two transactions are waiting for each other's locks.
                 raise StoreBusyError(
@@ -211,13 +227,21 @@ def _check_open_transaction(raw: psycopg.Connection[Row]) -> None:
 
 
 @contextmanager
-def _as_the_store(database: Database, db: BorrowedConnection) -> Iterator[None]:
-    """Make statements find the store's tables, and restore the settings afterwards."""
+def _as_the_store(database: Database, db: BorrowedConnection) -> Iterator[str]:
+    """Make statements find the store's tables, and restore the settings afterwards.
+
+    Yields the isolation level of the transaction.
+    """
     address = database.address
     timeout = f"{round(address.lock_timeout_seconds * 1000)}ms"
     before: Any = db.execute(ENTER, (address.schema, timeout)).fetchone()
+    *_, isolation, is_read_only = before
     try:
-        yield
+        if is_read_only == "on":
+            raise TransactionError(
+                "the transaction is read-only: submit in one that may write, on the primary server"
+            )
+        yield isolation
     finally:
         if db.raw.info.transaction_status is TransactionStatus.INTRANS:
             db.execute(LEAVE, before[:2])

@@ -5,7 +5,7 @@ See `tables.figures` (failures, workers, metrics) and `tables.sampling` (spans).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,9 +14,8 @@ import msgspec
 
 from leasehold.core.model.failure import FailedAttempt, Failure
 from leasehold.core.model.outcome import JobError
-from leasehold.core.model.span import BANDS, Span, as_one
+from leasehold.core.model.span import Span, as_one
 from leasehold.core.model.stored import UNREADABLE
-from leasehold.core.rules import metrics_check
 from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
 from leasehold.core.rules.sampling import Resolution, last_looks, summed_up
@@ -24,7 +23,6 @@ from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.rules.known import queues
 from leasehold.stores.sqlite.schema.damaged_cells import sound_row
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX, LenientReader, whole
-from leasehold.stores.tables.closed_spans import ClosedSpans, RememberedSpans
 from leasehold.stores.tables.figures import (
     FAILURE_COLUMNS,
     TableFailures,
@@ -35,14 +33,12 @@ from leasehold.stores.tables.figures import (
     stats_from,
 )
 from leasehold.stores.tables.sampling import (
-    EVERY_KEY,
     LANE_COUNTERS,
     SPAN_COLUMNS,
     SPAN_NAMES,
     TableSpans,
     look_of_all_from,
     oldest_from,
-    queue_name,
     summed_from,
     totals_from,
     totals_of_all_from,
@@ -251,45 +247,13 @@ class SpanShelf(TableSpans):
 
 STANDING: Final = standings_from("lane", _LANE_QUEUE)
 
-# Only for the integrity check, which does scan.
-RECOUNT: Final = """
-    SELECT lane.queue, lane.task, job.priority, count(*) FROM ready JOIN job USING (seq)
-    JOIN lane ON lane.id = job.lane GROUP BY lane.id, job.priority
-"""
-COUNTED_BY_BAND: Final = (
-    f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM lane"
-)
-LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = ?"
 
-
-class MetricsReader(RememberedSpans, SpanShelf, TableMetrics):
+class MetricsReader(TableMetrics, SpanShelf):
     """The reads for core.rules.metrics."""
 
-    keys_aged = EVERY_KEY
-    stats = STATS
+    reader_of = LenientReader
+    counters = STATS
     standing = STANDING
-
-    def __init__(
-        self,
-        db: apsw.Connection,
-        now: int,
-        lost: Collection[str] = (),
-        closed: ClosedSpans | None = None,
-    ) -> None:
-        TableMetrics.__init__(self, LenientReader(db), now, lost)
-        SpanShelf.__init__(self, db)
-        self._closed = closed
 
     def queues(self) -> list[str]:
         return queues(self._db)
-
-    def named(self, queue: Any) -> str:
-        return queue_name(queue)
-
-
-def problems(db: apsw.Connection) -> Iterator[str]:
-    """The inconsistencies found, as sentences."""
-    pending: list[Any] = db.execute(RECOUNT).fetchall()
-    counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
-    latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
-    return metrics_check.problems(SpanShelf(db), pending, counted, latest[0])

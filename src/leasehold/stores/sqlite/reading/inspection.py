@@ -17,7 +17,7 @@ from leasehold.errors import BackupExistsError, StoreError
 from leasehold.stores.sqlite.disk.epoch import mark_as_copy, read_store_id
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private, file_system
 from leasehold.stores.sqlite.leasing import damage
-from leasehold.stores.sqlite.reading import figures
+from leasehold.stores.sqlite.reading.figures import SpanShelf
 from leasehold.stores.sqlite.rules.orders import QueueReader
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.turn import who_writes
@@ -51,7 +51,7 @@ _PARTS: Final[dict[str, Callable[[apsw.Connection], Iterable[str]]]] = {
     "places": checks.misplaced,
     "dependencies": dependents.problems,
     "inherited priorities": inheritance.problems,
-    "metrics": figures.problems,
+    "metrics": lambda db: checks.mismeasured(SpanShelf(db), db, "lane"),
     "limits per key": lambda db: checks.key_problems(db, QueueReader),
     "counters": lambda db: checks.miscounted(db, "lane"),
 }

@@ -15,8 +15,8 @@ def pins_are_told_oldest_first(step: JudgedCall) -> int:
     assert len(step.answer) == len(known), f"there are {known}: {step.answer}"
     for told in step.answer:
         assert _same(step, told, step.book.pins[told.kind, told.name]), f"{told} is in {known}"
-    moments = [pin.at for pin in step.answer]
-    assert moments == sorted(moments), f"{step.answer} are not in the order of their times"
+    order = [(pin.at, pin.name) for pin in step.answer]
+    assert order == sorted(order), f"{step.answer} are not in the order of their times"
     return 1
 
 
