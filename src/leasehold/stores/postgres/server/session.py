@@ -305,9 +305,11 @@ class ServerSession:
 
     def fileno(self) -> int | None:
         """The socket on which the locks are held, if there is one."""
-        with self._line:
+        with self._line, contextlib.suppress(psycopg.Error):  # It may have been cut off.
             db = self._connection
-            return None if db is None or db.raw.is_pooled else db.raw.fileno()
+            if db is not None and not db.raw.is_pooled:
+                return db.raw.fileno()
+        return None
 
     # -- the thread that speaks --------------------------------------------------------------
 
