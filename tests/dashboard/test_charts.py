@@ -251,10 +251,10 @@ def test_deploys_are_marked_with_their_names(shop: Shop) -> None:
         )
         opened(page, shop, name)
         label = f"v9-{name}"[:19]
-        assert not [each for each in page.evaluate("written") if each.startswith(label)]
+        assert not [each for each in page.evaluate("window.written") if each.startswith(label)]
         shop.queue.mark_deploy(f"v9-{name}")
         shop.queue.submit("a", queue=name)
-        until(lambda: any(each.startswith(label) for each in page.evaluate("written")))
+        until(lambda: any(each.startswith(label) for each in page.evaluate("window.written")))
 
 
 def test_a_chart_has_the_width_that_there_is(shop: Shop) -> None:

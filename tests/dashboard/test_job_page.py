@@ -93,7 +93,7 @@ def test_a_traceback_that_is_cut_says_so(people: People) -> None:
     lines = TEXT_LENGTH_MAX // 50
     job_id = failed(people, "deep", f"{'x' * 99}\n" * lines)
     page = words_of(page_of(people, job_id))
-    assert f"Shown: the last 655 of {lines:,} lines. queuectl show {job_id} -o json" in page
+    assert f"Shown: the last 655 of {lines:,} lines. queuectl show -o json {job_id}" in page
 
 
 def test_a_traceback_that_was_not_kept_whole_says_so(people: People) -> None:

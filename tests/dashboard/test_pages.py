@@ -94,7 +94,7 @@ def test_jobs_are_found_by_qualifiers(people: People, query: str, fits: bool) ->
         dead(people, "found")
     page = people.somebody("producer").get("jobs", params={"q": query})
     assert page.status_code == 200
-    assert ("1 job fits" in page.text) is fits
+    assert ("1 job matches" in page.text) is fits
     assert ("Nothing matches" in page.text) is not fits
 
 

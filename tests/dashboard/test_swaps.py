@@ -74,7 +74,7 @@ def test_a_tab_changes_the_list_and_the_address_and_back_returns(shop: Shop) -> 
         assert page.url.endswith(f"/jobs?q=queue%3A{name}+status%3Adead")
         assert "status%3Adead" in (page.locator("#exports a").first.get_attribute("href") or "")
         expect(page.locator("#tab-dead")).to_be_focused()
-        expect(page.locator("#told")).to_contain_text("1 job fits")
+        expect(page.locator("#told")).to_contain_text("1 job matches")
         page.go_back()
         expect(page.locator("tbody tr")).to_have_count(3)
         expect(page.locator("#search")).to_have_value(f"queue:{name}")

@@ -87,6 +87,18 @@ def test_a_job_that_failed_again_and_again_failed_like_no_others() -> None:
     assert "It failed like others: Odd, 5 attempts" in words(app, "/job?id=other")
 
 
+def test_the_failure_of_a_job_is_found_long_after_its_latest_jobs_are_others() -> None:
+    app, queue, _ = opened()
+    for number in range(20):
+        queue.submit("send", queue="mail", job_id=f"job-{number}")
+        [lease] = queue.store.exchange(request=LeaseRequest(worker="w", queues=("mail",))).leases
+        outcome = Fail(JobError("Odd", f"no {number}"), retryable=False)
+        queue.store.exchange([Settlement(lease.job_id, lease.version, outcome)])
+    assert "It failed like others: Odd, 20 attempts" in words(app, "/job?id=job-0")
+    queue.replay("job-0")
+    assert "An earlier attempt failed: Odd, 20 attempts" in words(app, "/job?id=job-0")
+
+
 def test_a_job_that_is_not_due_has_no_timeline_yet() -> None:
     app, queue, clock = opened()
     queue.submit("send", queue="mail", job_id="later", delay="1h")

@@ -50,10 +50,11 @@ def test_a_workflow_goes_on_from_where_it_stopped(people: People) -> None:
     client = people.somebody("operator", name="ada")
     page = client.get("workflow?id=replayed")
     assert "It stopped at load (etl:load)" in page.text
-    assert "1 more ended because of it" in page.text
+    assert "1 other job ended because of it" in page.text
     assert "Graph of dependencies" in page.text
     asked = client.get("confirm?order=replay-graph&job_id=replayed:tell&workflow=replayed")
     assert "Replay 2 jobs" in asked.text
+    assert "dependencies first: load, tell." in asked.text
     form = {"order": "replay-graph", "job_id": "replayed:tell", "workflow": "replayed"}
     answer = client.post("do", data=form)
     assert answer.headers["location"].startswith("workflow?id=replayed&done=replay-graph&n=2")
@@ -69,9 +70,10 @@ def test_the_page_of_a_job_that_brought_others_down_offers_to_replay_them(people
     stopped(people, "offered")
     client = people.somebody("operator")
     page = client.get("job?id=offered:load")
-    assert "Replay with what it brought down" in page.text
+    assert "Replay with dependents" in page.text
     assert "queuectl retry --graph offered:load" in page.text
-    assert "Replay this one" in page.text
+    assert "Replay only this one" in page.text
+    assert ">tell<title>etl:tell" in page.text, "its graph has the names in the workflow"
     assert people.somebody("observer").post(
         "do", data={"order": "replay-graph", "job_id": "offered:load"}
     ).status_code == 403  # fmt: skip

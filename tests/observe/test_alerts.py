@@ -109,6 +109,16 @@ def test_a_full_queue_that_is_paused_needs_no_more_workers() -> None:
     assert paused.advice == "it is paused, so nothing leaves it: queuectl queue resume mail"
 
 
+def test_the_name_of_a_queue_is_one_word_of_a_command() -> None:
+    wrong = {"pending": 300, "failure_rate": 1.0, "wait_p99_seconds": 999.0, "stretches": GROWN}
+    found = alerts(QueueFigures(queue="a; $(reboot)", **{**QUIET, **wrong}))
+    advice = [each.advice for each in found if "queuectl" in each.advice]
+    assert len(advice) >= 4
+    for each in advice:
+        assert "'a; $(reboot)'" in each
+        assert "reboot" not in each.replace("'a; $(reboot)'", "")
+
+
 def test_where_nothing_was_leased_nothing_has_waited() -> None:
     assert levels(leased=0, wait_p50_seconds=None, wait_p99_seconds=None)["long_waits"] == "ok"
 

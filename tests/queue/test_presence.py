@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from leasehold import ReasonKind, TaskQueue
 from leasehold.core.model.lease import Consumer, Exchange, LeaseRequest, Settlement
 from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.env import Env, ManualClock
+from leasehold.errors import StoreBusyError
+from leasehold.interrupts import Interrupted
 from leasehold.observe.alerts import no_worker
 from leasehold.observe.findings import Level
 from leasehold.queue.health import ALERT_SECONDS, figures_of
@@ -96,6 +99,31 @@ def test_it_is_told_now_and_then_and_not_with_every_lease(clock: ManualClock) ->
     queue.shutdown()
 
 
+@pytest.mark.parametrize(
+    "error",
+    [StoreBusyError("wait"), KeyboardInterrupt(), Interrupted()],
+    ids=lambda x: type(x).__name__,
+)
+def test_it_is_told_again_if_the_request_that_told_it_came_to_nothing(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    store = Told(Env(clock=clock))
+    with TaskQueue(store, num_workers=0, env=Env(clock=clock)) as queue:
+        exchange = store.exchange
+
+        def fails(*_: object) -> Exchange:
+            monkeypatch.setattr(store, "exchange", exchange)
+            raise error
+
+        monkeypatch.setattr(store, "exchange", fails)
+        # A wait that was interrupted by a handler which returned goes on by itself.
+        with nullcontext() if isinstance(error, Interrupted) else pytest.raises(type(error)):
+            queue.lease(worker="camera", wait=0)
+        queue.lease(worker="camera", wait=0)
+        assert [each.id for each in queue.workers()] == ["camera"]
+    assert len([each for each in store.told if each is not None]) == 2, "with its farewell"
+
+
 def test_who_is_shut_down_is_no_worker_any_more(clock: ManualClock) -> None:
     store = MemoryStore(Env(clock))
     with TaskQueue(store, num_workers=0, env=Env(clock)) as queue:
@@ -114,6 +142,11 @@ def test_a_store_that_is_closed_hinders_no_shutdown(clock: ManualClock, tmp_path
     queue.lease(worker="camera", wait=0)
     store.close()
     queue.shutdown()
+
+
+def test_who_leases_from_no_queue_gets_nothing(still: TaskQueue) -> None:
+    still.submit("work")
+    assert still.lease([], wait=0) is None
 
 
 def test_without_a_name_it_has_that_of_its_process(still: TaskQueue) -> None:

@@ -20,10 +20,12 @@ from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import QueueFullError, StoreCorruptError
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.writing.own_state import LANE_COLUMNS, STATE_COLUMNS
+from leasehold.stores.sqlite.schema.cells import CELLS
+from leasehold.stores.sqlite.writing.own_state import STATE_COLUMNS
 from support.effort import THOROUGH
 from support.metering import metered
 
+LANE_COLUMNS: Final = tuple(name for name in CELLS["lane"] if name not in ("id", "queue", "task"))
 GARBAGE: Final = {
     "text": "'garbage'",
     "empty": "''",

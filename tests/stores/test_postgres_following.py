@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 
-from leasehold.core.model.changes import Change
+from leasehold.core.model.changes import FOLLOWED_SECONDS, Change
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
@@ -113,6 +114,63 @@ def test_a_follower_says_that_it_still_follows_beside_an_open_transaction(
     assert follower.look() == []
     application.commit()
     assert follower.look() == [("theirs", Status.PENDING)]
+
+
+TRIGGERS = "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal AND tgname LIKE 'change_%'"
+
+
+def triggers(store: PostgresStore) -> int:
+    with store._database.read() as db:
+        (row,) = db.execute(TRIGGERS + " AND tgrelid = to_regclass('job')")
+        return int(row[0])
+
+
+def test_whoever_reads_keeps_nobody_waiting_when_the_last_follower_has_gone(
+    store: PostgresStore, application: psycopg.Connection, clock: ManualClock
+) -> None:
+    """As pg_dump does, for hours."""
+    Follower(store)
+    schema = store._database.address.schema
+    application.execute(f"SELECT count(*) FROM {schema}.job".encode())
+    store.submit([Draft(id="held", task="work")])
+    (lease,) = store.exchange(request=LeaseRequest(worker="w", lease_seconds=99_999)).leases
+    held = store.open_transaction("held", lease.version)
+    clock.advance(FOLLOWED_SECONDS + 1)
+    store.recover()
+    assert triggers(store), "they cannot be dropped yet"
+    application.commit()
+    store.recover()
+    assert triggers(store), "the task's transaction has looked at its job"
+    held.complete(Settlement("held", lease.version, Complete()))
+    store.recover()
+    assert not triggers(store)
+    assert Follower(store).look() == []
+    assert triggers(store)
+
+
+WAITS = """
+    SELECT count(*) FROM pg_locks
+    WHERE locktype = 'relation' AND NOT granted AND mode = 'ShareRowExclusiveLock'
+"""
+
+
+def test_a_first_follower_that_waits_for_a_vacuum_gives_way(
+    url: str, application: psycopg.Connection
+) -> None:
+    with (
+        closing(PostgresStore(f"{url}&lock_timeout_seconds={PATIENCE_SECONDS}")) as followed,
+        closing(PostgresStore(f"{url}&lock_timeout_seconds=5")) as store,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        lock = f"LOCK TABLE {store._database.address.schema}.job IN SHARE UPDATE EXCLUSIVE MODE"
+        application.execute(lock.encode())
+        following = pool.submit(followed.changes)
+        while application.execute(WAITS.encode()).fetchone() != (1,):
+            threading.Event().wait(0.01)
+        store.submit([Draft(id="meanwhile", task="work")])
+        application.commit()
+        assert following.result(PATIENCE_SECONDS).changes == []
+        assert triggers(store)
 
 
 @pytest.fixture

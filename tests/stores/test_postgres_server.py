@@ -257,6 +257,31 @@ def test_a_worker_that_is_cut_off_takes_its_lock_again(url: str, store: Postgres
     life.close()
 
 
+def test_a_worker_that_comes_while_the_connection_is_cut_takes_the_locks_of_all_again(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = store._database.session
+    first = store.register_worker(enter(store))
+    monkeypatch.setattr(session_module, "LOOK_SECONDS", 3600.0)
+    with session._line:
+        session._drop()  # As the thread does that finds it cut, before it looks again.
+    second = store.register_worker(enter(store, "second"))
+    with store._database.read() as look:
+        assert Deaths(store._database.address.schema, ManualClock(), 0).free(look) == set()
+    first.close()
+    second.close()
+
+
+def test_a_worker_can_begin_although_the_connection_was_cut_while_nobody_used_it(
+    store: PostgresStore,
+) -> None:
+    store.register_worker(enter(store)).close()
+    connection = store._database.session._connection
+    assert connection is not None
+    connection.raw.pgconn.finish()
+    store.register_worker(enter(store)).close()
+
+
 class Ears:
     def __init__(self) -> None:
         self.ready = threading.Event()

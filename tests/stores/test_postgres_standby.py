@@ -1,19 +1,21 @@
-"""`replica=` with a real standby: one that lags, one that hangs, one that is gone."""
+"""Real standbys: one that is read from, lags, hangs and goes; one that becomes the primary."""
 
 from __future__ import annotations
 
 import signal
 import threading
 from contextlib import closing
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
-from leasehold import UnsupportedError
+from leasehold import StoreUnavailableError, UnsupportedError
 from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
 from leasehold.core.model.search import JobFilter
 from leasehold.env import Env, ManualClock
-from support.servers import Schemas, needs_psycopg, own_server
+from support.servers import Schemas, Server, needs_psycopg, own_server
 
 needs_psycopg()
 
@@ -67,6 +69,72 @@ def test_a_standby_that_lags_hangs_and_goes(caplog: pytest.LogCaptureFixture) ->
                 assert looked_up(store) == ["first", "second", "third"]
                 store.submit([Draft(id="fourth", task="t")])
                 assert "fourth" in looked_up(store)
+
+
+def test_a_standby_that_has_not_received_the_store_yet_is_not_asked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with own_server() as primary, primary.standby() as standby:
+        with psycopg.connect(standby.url, autocommit=True) as db:
+            db.execute("SELECT pg_wal_replay_pause()")
+        with closing(PostgresStore(f"{primary.url}&replica={quote(standby.url)}")) as store:
+            store.submit([Draft(id="first", task="t")])
+            assert looked_up(store) == ["first"]
+            assert "it has not received the store yet" in caplog.text
+
+
+def both(primary: Server, standby: Server) -> str:
+    """Whichever of them is the primary, as libpq finds out whenever it connects."""
+    places = [parse_qs(urlsplit(each.url).query)["host"][0] for each in (primary, standby)]
+    return (
+        f"postgresql://postgres@/postgres?host={','.join(places)}&target_session_attrs=read-write"
+    )
+
+
+def test_after_a_failover_the_standby_that_was_promoted_is_written_to() -> None:
+    """Its connections led to the other server; leases go on, and no token is granted again."""
+    with (
+        own_server() as primary,
+        primary.standby() as standby,
+        closing(PostgresStore(both(primary, standby))) as store,
+    ):
+        store.submit([Draft(id=f"job-{n}", task="t") for n in range(2)])
+        (held,) = store.exchange(request=LeaseRequest(worker="w", limit=1)).leases
+        # A primary that stops in order waits until the standby has everything.
+        primary.stop(signal.SIGINT)
+        with pytest.raises(StoreUnavailableError):
+            store.submit([Draft(id="meanwhile", task="t")])
+        with psycopg.connect(standby.url, autocommit=True) as db:
+            assert db.execute("SELECT pg_promote()").fetchone() == (True,)
+        store.submit([Draft(id="job-2", task="t")])
+        (settled,) = store.exchange([Settlement(held.job_id, held.version, Complete())]).settled
+        assert not isinstance(settled, Exception)
+        leases = store.exchange(request=LeaseRequest(worker="w", limit=9)).leases
+        assert {each.job_id for each in leases} == {"job-1", "job-2"}
+        assert min(each.version for each in leases) > held.version
+        assert store.check() == []
+
+
+def test_a_server_that_takes_no_writes_any_more_is_left(schemas: Schemas) -> None:
+    """A primary that has become a standby would refuse each write on a connection that lasts."""
+    url = schemas.lend()
+    with closing(PostgresStore(url)) as store:
+        with store._database._lending.connection() as db:
+            db.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+        with pytest.raises(StoreUnavailableError, match="takes no writes for now") as caught:
+            store.submit([Draft(id="job", task="t")])
+        assert caught.value.is_transient
+        assert store.submit([Draft(id="job", task="t")])
+    schemas.take_back(url)
+
+
+def test_a_store_that_cannot_be_made_on_a_standby_is_away() -> None:
+    with (
+        own_server() as primary,
+        primary.standby() as standby,
+        pytest.raises(StoreUnavailableError, match="it is a standby"),
+    ):
+        PostgresStore(standby.url)
 
 
 def test_a_schema_that_is_not_there_is_no_replica(schemas: Schemas) -> None:

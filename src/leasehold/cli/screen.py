@@ -19,7 +19,6 @@ from leasehold.documents.spans import age_of, took
 HELP: Final = "q quit  p hold  s sort  j/k select  space pause/resume queue"
 NAME_WIDTH_MIN: Final = 12
 WORKER_ROWS_MIN: Final = 2
-JOB_ROWS_MIN: Final = 3
 ALWAYS_SHOWN: Final = (Status.PENDING, Status.RUNNING)
 
 

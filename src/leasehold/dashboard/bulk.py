@@ -135,7 +135,7 @@ def _found(fields: Fields) -> str:
     terms = fields.get("q", "").split(" id:")
     if terms[0].startswith("id:"):
         return "the selected job" if len(terms) == 1 else f"the {len(terms)} selected jobs"
-    return f"jobs that fit {fields['q']}" if fields.get("q") else "all jobs"
+    return f"the jobs that match {fields['q']}" if fields.get("q") else "all jobs"
 
 
 def _given(fields: Fields, name: str) -> str:

@@ -17,15 +17,19 @@ def _ask(desk: Desk, fields: Fields) -> Question:
     jobs = graph.to_replay([job_id])
     if not jobs:
         return Question(f"Replay from {job_id}?", "Only dead and cancelled jobs are replayed.", "")
-    tasks = [graph.nodes[each].task for each in jobs]
-    more = f" and {len(tasks) - NAMED_MAX:,} more" if len(tasks) > NAMED_MAX else ""
+    # In a workflow a job has a name of its own, and several may have the same task.
+    own = f"{desk.queue.get(job_id).parent_id}:"
+    names = [
+        each.removeprefix(own) if each.startswith(own) else graph.nodes[each].task for each in jobs
+    ]
+    more = f" and {len(names) - NAMED_MAX:,} more" if len(names) > NAMED_MAX else ""
     count = "1 job" if len(jobs) == 1 else f"{len(jobs):,} jobs"
     effect = (
-        f"{count}, dependencies first: {', '.join(tasks[:NAMED_MAX])}{more}. The job where the "
+        f"{count}, dependencies first: {', '.join(names[:NAMED_MAX])}{more}. The job where the "
         f"failure began gets another attempt; the others wait for it again. Completed jobs do "
         "not run again."
     )
-    return Question(f"Replay from {tasks[0]}?", effect, f"Replay {count}", has_reset=True)
+    return Question(f"Replay from {names[0]}?", effect, f"Replay {count}", has_reset=True)
 
 
 def _do(desk: Desk, caller: Caller, fields: Fields) -> int:

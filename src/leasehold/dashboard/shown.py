@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import shlex
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -60,6 +61,7 @@ def templates() -> jinja2.Environment:
     env.globals.update(glyphs=GLYPHS, statuses=list(Status), link=link, static=address, NAMED=NAMED)
     env.filters.update(
         line=line,
+        shell=shell,
         text=text,
         number=number,
         compact=compact,
@@ -108,6 +110,15 @@ def line(value: object) -> str:
 def text(value: object) -> str:
     """The same with its lines."""
     return safe(str(value), lines=True, limit=TEXT_LENGTH_MAX)
+
+
+def shell(name: str) -> str:
+    """The last word of a command line, as it is to be typed: names may contain anything.
+
+    >>> shell("mail"), shell("$(reboot)"), shell("-x")
+    ('mail', "'$(reboot)'", '-- -x')
+    """
+    return f"{'-- ' if name.startswith('-') else ''}{line(shlex.quote(name))}"
 
 
 def number(value: float | None) -> str:

@@ -18,7 +18,7 @@ from leasehold.core.rules.filter_orders import (
     ReplayAll,
     ReprioritizeAll,
 )
-from leasehold.core.rules.operations import Operation, Plan, Undo
+from leasehold.core.rules.operations import Operation, Undo
 from leasehold.core.rules.queue_orders import said
 from leasehold.documents.records import in_utc
 
@@ -62,18 +62,6 @@ def operation_document(operation: Operation, now: datetime) -> dict[str, Any]:
         "order": msgspec.to_builtins(operation.order),
         "undone_by": operation.undone_by,
         "can_be_undone": operation.can_be_undone,
-    }
-
-
-def plan_document(plan: Plan) -> dict[str, Any]:
-    """A plan as a document."""
-    return {
-        "verb": verb_of(plan.order),
-        "at": in_utc(plan.at),
-        "planned": plan.planned,
-        "counts": {status.value: jobs for status, jobs in plan.counts.items()},
-        "skipped": {status.value: jobs for status, jobs in plan.skipped.items()},
-        "where": said(plan.where),
     }
 
 

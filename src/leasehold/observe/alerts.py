@@ -5,6 +5,7 @@ A rule whose figure is missing says "unknown", never "ok".
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -144,7 +145,7 @@ def failure_rate(figures: QueueFigures) -> Finding:
         f"{rate:.1%} of {figures.attempts:,} attempts failed"
         + ("" if enough else f" (fewer than {ATTEMPTS_MIN} are too few to judge)"),
         "retries cost time, and some of these jobs will be dead letters",
-        f"see which errors, and since when: queuectl stats {figures.queue} --by error",
+        f"see which errors, and since when: queuectl stats {_name(figures)} --by error",
     )
 
 
@@ -159,10 +160,10 @@ def depth(figures: QueueFigures) -> Finding:
         Level.WARNING if share > DEPTH_SHARE_MAX else Level.OK,
         f"{figures.pending:,} of {figures.max_depth:,} pending",
         "submits are refused when it is full",
-        f"it is paused, so nothing leaves it: queuectl queue resume {figures.queue}"
+        f"it is paused, so nothing leaves it: queuectl queue resume {_name(figures)}"
         if figures.paused
-        else f"see what takes so long: queuectl stats {figures.queue}; start more workers, or "
-        f"raise the limit: queuectl queue update {figures.queue} --max-depth N",
+        else f"see what takes so long: queuectl stats {_name(figures)}; start more workers, or "
+        f"raise the limit: queuectl queue update {_name(figures)} --max-depth N",
     )
 
 
@@ -187,8 +188,8 @@ def growing(figures: QueueFigures) -> Finding:
         f"from {latest[0].before:,} to {figures.pending:,} pending in 15 minutes: {came:,} came, "
         f"{left:,} were leased",
         "jobs come faster than the workers take them, so they wait longer and longer",
-        f"see what takes so long: queuectl stats {figures.queue}; start more workers, or raise the "
-        f"queue's limits if it has any: queuectl queue show {figures.queue}",
+        f"see what takes so long: queuectl stats {_name(figures)}; start more workers, or raise "
+        f"the queue's limits if it has any: queuectl queue show {_name(figures)}",
     )
 
 
@@ -209,7 +210,7 @@ def long_waits(figures: QueueFigures) -> Finding:
         level,
         f"p50 {duration_text(middle)}, p99 {duration_text(long)}",
         "a few jobs wait very much longer than the others: bursts, a low priority or a limited key",
-        f"see who: queuectl stats {figures.queue} --by priority; then start more workers, or give "
+        f"see who: queuectl stats {_name(figures)} --by priority; then start more workers, or give "
         "them a queue of their own",
     )
 
@@ -237,6 +238,11 @@ def _finding(
     return Finding(
         check=check, level=level, found=found, meaning=meaning, advice=advice, queue=figures.queue
     )
+
+
+def _name(figures: QueueFigures) -> str:
+    """The queue's name in a command; a name may contain anything."""
+    return shlex.quote(figures.queue)
 
 
 def _unknown(check: str, figures: QueueFigures, what: str) -> Finding:

@@ -6,6 +6,7 @@ memory has no disk.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -209,7 +210,7 @@ def schedules(facts: Facts) -> Finding:
         level=Level.WARNING,
         found=f"{troubled[0].name}: {troubled[0].error}{_others(len(troubled))}",
         meaning="its tick is due but its job was refused; it is tried again",
-        advice=f"queuectl schedule show {troubled[0].name}",
+        advice=f"queuectl schedule show {shlex.quote(troubled[0].name)}",
     )
 
 

@@ -306,10 +306,8 @@ class Consuming:
             self._sweep_if_due()
             granted: list[Lease] = []
             try:
-                with SHIELD:
-                    asked = self._presence.told_with(request)
                 with self._keeping:
-                    exchange = self.store.exchange((), asked)
+                    exchange = self._ask(request)
                     granted = exchange.leases
                 self._tuning.note(exchange.settings_generation)
                 left = end - clock.monotonic()
@@ -338,9 +336,20 @@ class Consuming:
     def try_lease(self, request: LeaseRequest) -> Exchange:
         """Lease what is available now, without waiting."""
         self._sweep_if_due()
-        exchange = self.store.exchange((), self._presence.told_with(request))
+        exchange = self._ask(request)
         self._tuning.note(exchange.settings_generation)
         return exchange
+
+    def _ask(self, request: LeaseRequest) -> Exchange:
+        """One exchange with the store, which now and then registers the consumer on the way."""
+        with SHIELD:
+            asked = self._presence.told_with(request)
+        try:
+            return self.store.exchange((), asked)
+        except BaseException:
+            with SHIELD:
+                self._presence.was_not_told(request.worker)
+            raise
 
     def hand_back(self, leases: Sequence[Lease]) -> None:
         """Release leases whose caller left before it had them, with no attempt spent."""

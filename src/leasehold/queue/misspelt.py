@@ -39,8 +39,10 @@ def _is_slip(name: str, option: str) -> bool:
 
     A wrong letter is not enough: `headline` and `patent_id` are no options.
 
-    >>> [_is_slip(name, "delay") for name in ("dealy", "dellay", "delayy", "relay", "delays")]
-    [True, True, True, False, False]
+    >>> [_is_slip(name, "delay") for name in ("dealy", "dellay", "delayy", "ddelay")]
+    [True, True, True, True]
+    >>> [_is_slip(name, "delay") for name in ("relay", "delays", "ydelay")]
+    [False, False, False]
     >>> [_is_slip(name, "deadline") for name in ("dedline", "deadlin", "headline", "deadlines")]
     [True, True, False, False]
     """
@@ -50,7 +52,7 @@ def _is_slip(name: str, option: str) -> bool:
     if len(ours) == len(theirs) == 2:
         return ours == theirs[::-1]
     if len(ours) == 1 and not theirs:
-        return ours == option[start - 1]
+        return start > 0 and ours == option[start - 1]
     return not ours and len(theirs) == 1 and len(option) >= LONG_CHARS
 
 

@@ -18,6 +18,7 @@ from leasehold.env import Env
 
 TELL_SECONDS: Final = 30.0
 """How often a consumer announces itself: several times before it would count as gone."""
+_NEVER: Final = float("-inf")
 
 
 class Presence:
@@ -37,12 +38,18 @@ class Presence:
             queues = self._seen.setdefault(request.worker, {})
             is_new = not queues.keys() >= set(request.queues)
             queues.update(dict.fromkeys(request.queues, now))
-            if not is_new and now < self._told_at[request.worker] + TELL_SECONDS:
+            told_at = self._told_at.get(request.worker, _NEVER)
+            if not is_new and now < told_at + TELL_SECONDS:
                 return request
             self._told_at[request.worker] = now
             self._forget(now - SILENT_SECONDS)
-            served = tuple(self._seen[request.worker])
+            served = tuple(queues)
         return msgspec.structs.replace(request, consumer=_here(served))
+
+    def was_not_told(self, worker: str) -> None:
+        """The request has failed: the next one announces the consumer."""
+        with self._lock:
+            self._told_at[worker] = _NEVER
 
     def farewells(self) -> list[LeaseRequest]:
         """Tell the store that the consumers of this process have stopped leasing."""

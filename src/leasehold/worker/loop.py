@@ -197,8 +197,8 @@ class Loop:
 
     def _settle_and_lease(self, now: float) -> None:
         """One write settles what ended and leases what fits."""
-        room = self._room()
-        look = room > 0 and (
+        wanted = self._jobs_wanted()
+        look = wanted > 0 and (
             self._inbox.jobs_may_be_ready or bool(self.settling) or now >= self._look_at
         )
         if now < self._trouble.retry_at or not (look or self.settling):
@@ -206,8 +206,8 @@ class Loop:
         if look:
             self._gather(now)
         self._let_most_run()
-        room = self._room()
-        look = room > 0 and (look or bool(self.settling))
+        wanted = self._jobs_wanted()
+        look = wanted > 0 and (look or bool(self.settling))
         self._inbox.jobs_may_be_ready = False
         sent = self.settling.waiting()
         if self._reports.due_at is not None:
@@ -222,7 +222,7 @@ class Loop:
                 answer = self._leases.exchange(
                     settlements,
                     served_queues(self._leases.store, self._rules.queues) if look else (),
-                    room if look else 0,
+                    wanted if look else 0,
                     self._rules.tasks,
                     free_slots=self._free_slots(),
                     except_lanes=self._handing_over.passed_over() if look else (),
@@ -242,7 +242,7 @@ class Loop:
             return
         self.exchanges += 1
         self._trouble.is_over()
-        if look and len(answer.leases) == room:
+        if look and len(answer.leases) == wanted:
             self._in_hand.more_came(asked_at=asked_at, ended=len(self._inbox.changes))
         leases = self._traced(sent, answer, asked_at) if tracing.is_on() else answer.leases
         # Threads get their next jobs before the bookkeeping is done.
@@ -253,9 +253,9 @@ class Loop:
             self._note_settings(answer.settings_generation)
         if look:
             self._pace.exchanged(
-                asked_at, self._clock.monotonic(), queue_was_emptied=len(answer.leases) < room
+                asked_at, self._clock.monotonic(), queue_was_emptied=len(answer.leases) < wanted
             )
-            self._look_again(answer, room, asked_at)
+            self._look_again(answer, wanted, asked_at)
             self._ticking.note(answer.next_tick_at, answer.at, asked_at)
             if self._rules.until_empty and not answer.leases:
                 self._stop_if_empty()
@@ -324,7 +324,7 @@ class Loop:
 
     def _seconds_until_next(self) -> float:
         now = self._clock.monotonic()
-        self._inbox.is_hungry = self._room() > 0
+        self._inbox.is_hungry = self._jobs_wanted() > 0
         self._overtime.expect(self._in_hand.next_timeout(now))
         moments = [
             now + SLEEP_SECONDS_MAX,
@@ -346,12 +346,12 @@ class Loop:
 
     # -- leasing -----------------------------------------------------------------------------
 
-    def _room(self) -> int:
+    def _jobs_wanted(self) -> int:
         """How many more jobs to lease now."""
         if self._stopping.is_asked:
             return 0
-        room = self._rules.slots + self._in_hand.jobs_ahead - len(self._in_hand.occupying)
-        return int(max(0, min(room, self._wear.jobs_left(self.started_jobs))))
+        wanted = self._rules.slots + self._in_hand.jobs_ahead - len(self._in_hand.occupying)
+        return int(max(0, min(wanted, self._wear.jobs_left(self.started_jobs))))
 
     def _free_slots(self) -> int:
         """How many jobs would start at once. Jobs leased beyond that wait for a slot."""

@@ -138,8 +138,9 @@ class MetricsStore(Protocol):
     def lifetimes(self) -> list[QueueLifetime]:
         """The counts and measurements of each queue since the store was made, by name.
 
-        - MET-24  Counts are those of `stats`, and all waits, runs and holds are in the histograms,
-                 however long ago: they only grow, through restarts and clean-ups.
+        - MET-24  Of each queue that has or had jobs or rules. Counts are those of `stats`, and all
+                 waits, runs and holds are in the histograms, however long ago: they only grow,
+                 through restarts and clean-ups.
         - MET-25  Leases are told by worker, for those of MET-23; attempts that failed or were lost
                  by the type of their error. At most ERROR_TYPES_MAX types, each in one queue, have
                  names; further ones count as OTHER, and one that did not occur for ERROR_TYPE_KEPT

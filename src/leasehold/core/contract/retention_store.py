@@ -68,7 +68,7 @@ class RetentionStore(Protocol):
         """
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        """The records of the latest clean-ups, newest first."""
+        """The records of the latest clean-ups, newest first; none for a limit below 1."""
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         """The archive's record of a job, or None; the latest if several jobs had this id.

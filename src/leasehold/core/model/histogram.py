@@ -45,16 +45,12 @@ NOTHING: Final = Durations()
 """Nothing was measured."""
 
 
-def middle_of(bucket: int) -> float:
-    """The microseconds that represent a bucket: no duration in it is more than 9.1 % away."""
-    return _MIDDLES[bucket]
-
-
-_MIDDLES: Final = (
+MIDDLES: Final = (
     0.0,
     *(sqrt(lowest * (above - 1)) for lowest, above in pairwise(BOUNDS)),
     float(BOUNDS[-1]),
 )
+"""The microseconds that represent a bucket: no duration in it is more than 9.1 % away."""
 
 
 def percentile(histogram: Mapping[int, int], share: float) -> float | None:
@@ -73,7 +69,7 @@ def percentiles(histogram: Mapping[int, int], shares: Sequence[float]) -> list[f
     if not reached or not reached[-1]:
         return [None] * len(shares)
     count = reached[-1]
-    return [_MIDDLES[buckets[bisect_left(reached, ceil(share * count) or 1)]] for share in shares]
+    return [MIDDLES[buckets[bisect_left(reached, ceil(share * count) or 1)]] for share in shares]
 
 
 class Measurements(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -91,13 +87,9 @@ class Measurements(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return sum_of((self, other))
 
     def mean_seconds(self) -> float | None:
-        """None, like the percentile, if nothing was measured."""
+        """None if nothing was measured."""
         count = self.count
         return self.micros / count / 1e6 if count else None
-
-    def percentile_seconds(self, share: float) -> float | None:
-        """The seconds that this share of them did not exceed."""
-        return _seconds(percentile(self.buckets, share))
 
     def summary(self) -> Durations:
         """Their number, mean and percentiles."""

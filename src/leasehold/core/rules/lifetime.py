@@ -56,13 +56,14 @@ def lifetimes(reader: LifetimeReader) -> list[QueueLifetime]:
         failed_with[queue][error_type] = failed
     active = active_by_queue(reader.workers(), now)
     standings = reader.standings(None)
+    totals = reader.totals(None)
     found = []
-    for queue, totals in sorted(reader.totals(None).items()):
+    for queue in sorted(reader.queues()):
         oldest = standings[queue].oldest_available_at if queue in standings else None
         found.append(
             QueueLifetime(
                 queue=queue,
-                ever=totals.with_measures_of(looks.get(queue, Span())),
+                ever=totals.get(queue, Span()).with_measures_of(looks.get(queue, Span())),
                 leased_by=leased_by[queue],
                 failed_with=failed_with[queue],
                 oldest_pending_age_seconds=None if oldest is None else (now - oldest) / 1e6,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from leasehold.core.model.failure import Failure
+from leasehold.core.model.advice import worker_start
+from leasehold.core.model.failure import FailedAttempt, Failure, what_failed
 from leasehold.core.model.histogram import Durations
 from leasehold.core.model.job import Job
 from leasehold.core.model.phrases import counted
@@ -18,6 +19,7 @@ from leasehold.dashboard.attempt_strip import strip
 from leasehold.dashboard.graph_picture import picture
 from leasehold.dashboard.how_far import how_far
 from leasehold.dashboard.payloads import HIDDEN, document, without_secrets
+from leasehold.dashboard.shown import line, shell
 from leasehold.dashboard.tracebacks import shown_traceback
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.jobs import why_given_up
@@ -48,6 +50,7 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
     log = desk.queue.job_log(found)
     lines_shown = len(log.lines) if visit.text("log") == "all" else LINES_SHOWN
     graph = desk.queue.graph(found)
+    to_replay = graph.to_replay([found.id])
     stretches = strip(found, attempts, now)
     worker = _worker(desk, found)
     why = desk.queue.why(found)
@@ -85,14 +88,17 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
             "older_lines": max(0, len(log.lines) - lines_shown),
             "lost_lines": log.dropped,
             "picture": picture(graph, found.id),
-            "graph_jobs": len(graph.to_replay([found.id])),
+            "graph_jobs": len(to_replay),
+            "names": {each: each.removeprefix(f"{found.parent_id}:") for each in graph.nodes}
+            if found.parent_id
+            else {},
             "failure": failure,
             "is_one_of_many": failure is not None
             and any(each != found.id for each in failure.jobs),
             "can_cancel": found.status in WAITING or found.status is Status.RUNNING,
             "can_replay": found.status in (Status.DEAD, Status.CANCELLED),
             "can_discard": found.is_terminal,
-            "commands": _commands(found, len(graph.to_replay([found.id])) > 1),
+            "commands": _commands(found, why, brought_others_down=len(to_replay) > 1),
         },
     )
 
@@ -185,19 +191,22 @@ def _document(read: Any, found: Job) -> Any:
 
 
 def _failure(desk: Desk, found: Job) -> Failure | None:
-    """The group of failures that names this job, if it is among the latest of one."""
+    """The group of failures to which its latest error belongs."""
     if found.error is None:
         return None
+    what = what_failed(FailedAttempt(found.queue, found.task, found.id, found.error))
     known = desk.queue.failures(found.queue, task=found.task, limit=FAILURES_MAX)
-    return next((each for each in known if found.id in each.jobs), None)
+    return next((each for each in known if each.fingerprint == what.fingerprint), None)
 
 
-def _commands(found: Job, brought_others_down: bool) -> list[str]:
+def _commands(found: Job, why: Reason, *, brought_others_down: bool) -> list[str]:
     """The same on the command line."""
-    commands = [f"queuectl show {found.id}", f"queuectl why {found.id}"]
+    job = shell(found.id)
+    commands = [f"queuectl show {job}", f"queuectl why {job}"]
     if found.status in (Status.DEAD, Status.CANCELLED):
         graph = "--graph " if brought_others_down else ""
-        commands.append(f"queuectl retry {graph}{found.id}")
+        commands.append(f"queuectl retry {graph}{job}")
     elif not found.is_terminal:
-        commands.append(f"queuectl cancel {found.id}")
-    return [*commands, f"queuectl logs {found.id}"]
+        commands.append(f"queuectl cancel {job}")
+    start = worker_start(found.queue, found.task) if why.kind is ReasonKind.NO_WORKER else None
+    return [*([line(start)] if start else []), *commands, f"queuectl logs {job}"]

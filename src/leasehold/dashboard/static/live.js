@@ -36,6 +36,8 @@ async function look() {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     // It is about another list by now: that one is fresh.
     if (stands && !stands.isConnected) return;
+    // The first job is there: this is another page now.
+    if (document.getElementById("first-run") && !fresh.getElementById("first-run")) return location.reload();
     const pointed = document.querySelector("[data-row]:hover");
     const before = pointed?.getBoundingClientRect().top;
     const where = pointed?.closest("[data-live], [data-rows]")?.id;
@@ -70,23 +72,31 @@ function ended() {
 }
 
 // While somebody points into a table or has the focus in it, its rows keep their places: new ones come last, and those
-// that left stay, dimmed. Else it has the order of the server, with trouble first.
+// that left stay, dimmed. Else it has the order of the server, with trouble first. Returns whether all of it is to stay:
+// where the last row left, there is no table any more to hold it.
 function holdStill(part, fresh) {
-  if (!part.matches(":hover") && !part.contains(document.activeElement)) return;
+  if (!part.matches(":hover") && !part.contains(document.activeElement)) return false;
   const parents = (root) => [...new Set([...root.querySelectorAll("[data-row]")].map((row) => row.parentElement))];
   const others = parents(fresh);
+  if (!others.length && part.querySelector("[data-row]")) {
+    part.querySelectorAll("[data-row]").forEach(leave);
+    return true;
+  }
   parents(part).forEach((parent, place) => {
     const rows = new Map([...(others[place]?.children ?? [])].map((row) => [row.dataset.row, row]));
     const kept = [...parent.children].map((row) => {
       const now = rows.get(row.dataset.row) ?? row.cloneNode(true);
-      if (!rows.delete(row.dataset.row)) {
-        now.classList.add("left");
-        for (const button of now.querySelectorAll("button")) button.disabled = true;
-      }
+      if (!rows.delete(row.dataset.row)) leave(now);
       return now;
     });
     others[place]?.replaceChildren(...kept, ...rows.values());
   });
+  return false;
+}
+
+function leave(row) {
+  row.classList.add("left");
+  for (const button of row.querySelectorAll("button")) button.disabled = true;
 }
 
 // Whoever goes through the page by keys stays where they are.
@@ -101,7 +111,7 @@ function keepFocus(part, change) {
 function renew(part, fresh) {
   if (!fresh || part.contains(document.activeElement) && document.activeElement.matches("input, summary")) return;
   tellTimes(fresh);
-  holdStill(part, fresh);
+  if (holdStill(part, fresh)) return;
   if (fresh.innerHTML === part.innerHTML) return;
   // Whoever marks text in it, to copy that, is not disturbed.
   const marked = getSelection();
@@ -140,8 +150,10 @@ function renewRows(part, fresh) {
   announce(part, count);
 }
 
+// It lies on the edge of the card and takes no room of its own, or the rows would move below it.
 function announce(part, count) {
-  let button = part.previousElementSibling?.classList.contains("new-rows") ? part.previousElementSibling : null;
+  const card = part.closest(".card");
+  let button = card.querySelector(":scope > .new-rows");
   if (!count) return button?.remove();
   if (!button) {
     button = document.createElement("button");
@@ -149,7 +161,7 @@ function announce(part, count) {
     button.type = "button";
     button.setAttribute("aria-live", "polite");
     button.addEventListener("click", showAgain);
-    part.before(button);
+    card.prepend(button);
   }
   button.textContent = `${count} new – show`;
 }

@@ -15,7 +15,7 @@ from leasehold.core.rules.replies import (
 from leasehold.stores.memory import dependents, replies
 from leasehold.stores.memory.lease import lease, next_due
 from leasehold.stores.memory.locked import LockedState
-from leasehold.stores.memory.reading import get
+from leasehold.stores.memory.reading import Jobs
 from leasehold.stores.memory.registry import note_consumer
 from leasehold.stores.memory.schedules import ScheduleShelf
 from leasehold.stores.memory.settling import settle
@@ -42,7 +42,7 @@ class ExchangeVerbs(LockedState):
         def exchange_unless_done(state: State) -> Exchange:
             before = replies.find(state, request_id)
             if before is not None:
-                return exchange_again(before, digest, lambda job_id: get(state, job_id))
+                return exchange_again(before, digest, Jobs(state).read_job)
             answer = exchange(state, settlements, request)
             replies.keep(state, request_id, keep_exchange(answer, digest))
             return answer

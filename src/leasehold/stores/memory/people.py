@@ -10,12 +10,11 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules import operations, queue_orders
 from leasehold.core.rules.filter_orders import Order
-from leasehold.core.rules.operation_shelf import JobsFound, JobsToFind
 from leasehold.core.rules.operations import Operation, Plan
 from leasehold.core.rules.people import Replay
 from leasehold.core.rules.undoing import OperationPart
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.memory import dependents, reading
+from leasehold.stores.memory import dependents
 from leasehold.stores.memory.holding import Histories
 from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.queues import QueueBook
@@ -123,15 +122,9 @@ class MemoryPeopleVerbs(LockedState, PeopleVerbs):
     def _operation_shelf(self, write: State) -> OperationShelf:
         return OperationShelf(write)
 
-    def _find_fitting(self, wanted: JobsToFind) -> JobsFound:
-        where, limit, cursor, oldest_first = wanted
-        return JobsFound(
-            *self._look(reading.find_fitting, where, limit, cursor, oldest_first=oldest_first)
-        )
-
     def plan_operation(self, order: Order, where: JobFilter) -> Plan:
         def plan(state: State) -> Plan:
-            fitting = reading.count_by_status(state, where)
+            fitting = self._jobs(state).count_by_status(where)
             return operations.plan(
                 state.env.new_id(), order, where, from_micros(state.now), fitting
             )

@@ -73,7 +73,7 @@ class KeepingVerbs(LockedState):
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         return self._look(
-            lambda state: [each.record for each in islice(reversed(state.cleanups), limit)]
+            lambda state: [each.record for each in islice(reversed(state.cleanups), max(0, limit))]
         )
 
     def archived(self, job_id: str) -> ArchivedJob | None:

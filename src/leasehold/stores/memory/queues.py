@@ -16,7 +16,7 @@ from leasehold.env import from_micros
 from leasehold.stores.memory import dependents
 from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.queue_record import MemoryQueue, StartBook
-from leasehold.stores.memory.reading import search
+from leasehold.stores.memory.reading import Jobs
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 from leasehold.stores.verbs.queues import QueueVerbs
@@ -50,7 +50,7 @@ class QueueReader:
         return running_by_key(self._state, queue)[key]
 
     def find(self, where: JobFilter, limit: int) -> tuple[list[Record], bool]:
-        page = search(self._state, where, limit, None)
+        page = Jobs(self._state).search(where, limit, None)
         return [self._state.records[job.id] for job in page.jobs], page.next_cursor is not None
 
     def waiting_in(self, queue: str) -> list[Record]:

@@ -13,6 +13,7 @@ from leasehold.core.model.graph import Graph
 from leasehold.core.model.history import Attempt, HistoryEvent
 from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import JobLog
+from leasehold.core.model.lease import StuckJob
 from leasehold.core.model.pages import (
     AuditPage,
     HistoryPage,
@@ -22,15 +23,12 @@ from leasehold.core.model.pages import (
     history_page,
     log_page,
 )
-from leasehold.core.model.refusals import check_page
-from leasehold.core.model.retention import without_old_result
+from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.search import (
-    COUNTED_MAX,
     Count,
     HeavyField,
     JobFilter,
     Page,
-    by_counters,
     by_status_counters,
     check_count,
     check_left_out,
@@ -42,237 +40,139 @@ from leasehold.core.model.search import (
 )
 from leasehold.core.model.status import Status
 from leasehold.env import from_micros
-from leasehold.stores.memory import feed
+from leasehold.stores.memory import feed, registry
 from leasehold.stores.memory.dependents import graph
 from leasehold.stores.memory.heaps import order_of
 from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.metrics import stats
 from leasehold.stores.memory.record import Record, attempts_of, history_of, snapshot
 from leasehold.stores.memory.state import State
+from leasehold.stores.verbs.looking import LookingVerbs
 
 
-class LookingVerbs(LockedState):
-    """Reads."""
+class Jobs:
+    """See `leasehold.stores.verbs.looking.JobReader`."""
 
-    def get(self, job_id: str) -> Job | None:
-        return self._look(get, job_id)
+    def __init__(self, state: State) -> None:
+        self._state = state
 
-    def position(self, job_id: str) -> int | None:
-        return self._look(_position, job_id)
-
-    def peek(self, queue: str, *, limit: int = 1) -> list[Job]:
-        return self._look(_peek, queue, limit)
-
-    def graph(self, job_ids: Sequence[str]) -> Graph:
-        return self._look(graph, job_ids)
+    def read_job(self, job_id: str) -> Job | None:
+        record = self._state.records.get(job_id)
+        return None if record is None else snapshot(record)
 
     def search(
         self,
         where: JobFilter,
-        *,
-        limit: int = 100,
-        cursor: str | None = None,
+        limit: int,
+        cursor: str | None,
         without: Collection[HeavyField] = (),
         read_max: int | None = None,
     ) -> Page:
-        return self._look(search, where, limit, cursor, without, read_max)
+        """The cursor is the number of the last job shown."""
+        cursor_before = check_cursor(limit, cursor)
+        check_left_out(without)
+        check_read(read_max)
+        before = self._state.last_seq + 1 if cursor_before is None else cursor_before
+        found: list[Record] = []
+        jobs: list[Job] = []
+        left = looked_through(where, read_max)
+        for record in self._candidates(where):
+            if record.seq >= before:
+                continue
+            if left is not None:
+                if not left:
+                    return Page(jobs, str(record.seq + 1))
+                left -= 1
+            if _may_match(where, record):
+                job = snapshot(record)
+                if where.matches(job):
+                    if len(jobs) == limit:
+                        return Page(jobs, str(found[-1].seq))
+                    found.append(record)
+                    jobs.append(lightened(job, without) if without else job)
+        return Page(jobs)
 
-    def count(
-        self, where: JobFilter, *, counted_max: int = COUNTED_MAX, read_max: int | None = None
-    ) -> Count:
-        return self._look(_count, where, counted_max, read_max)
+    def count(self, where: JobFilter, counted_max: int, read_max: int | None) -> Count:
+        check_count(counted_max)
+        check_read(read_max)
+        if is_of_lanes(where):
+            known = by_status_counters(where, self._counts)
+            if known is not None:
+                return Count(sum(known.values()))
+            # No counter knows tasks, but to look at each job costs much less than snapshots do.
+            return Count(sum(_may_match(where, record) for record in self._candidates(where)))
+        found = 0
+        most = looked_through(where, read_max)
+        for read, record in enumerate(self._candidates(where)):
+            if read == most:
+                return counted_up_to(found, counted_max, read_all=False)
+            if _fits(where, record):
+                found += 1
+                if found > counted_max:
+                    break
+        return counted_up_to(found, counted_max)
 
-    def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
-        def find(state: State) -> list[str]:
-            return nsmallest(limit, (each for each in state.records if each.startswith(prefix)))
+    def count_by_status(self, where: JobFilter) -> Mapping[Status, int]:
+        known = by_status_counters(where, self._counts)
+        if known is not None:
+            return known
+        fitting = (record for record in self._candidates(where) if _fits(where, record))
+        return Counter(record.status for record in fitting)
 
-        return self._look(find)
+    def _counts(self, queue: str | None) -> Mapping[Status, int]:
+        return stats(self._state, queue).counts
 
-    def attempts(self, job_id: str) -> list[Attempt]:
-        return self._look(lambda state: attempts_of(state.records.get(job_id)))
+    def find_fitting(
+        self, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
+    ) -> tuple[list[str], str | None]:
+        seen = check_cursor(limit, cursor)
+        candidates: Iterable[Record] = self._candidates(where)
+        if oldest_first:
+            candidates = reversed(list(candidates))
+        if seen is not None:
+            candidates = (
+                each
+                for each in candidates
+                if (each.seq > seen if oldest_first else each.seq < seen)
+            )
+        fitting = (record for record in candidates if _fits(where, record))
+        found = list(islice(fitting, limit + 1))
+        following = str(found[limit - 1].seq) if len(found) > limit else None
+        return [record.id for record in found[:limit]], following
 
-    def history(self, job_id: str) -> list[HistoryEvent]:
-        return self._look(lambda state: history_of(state.records.get(job_id)))
+    def find_ids(self, prefix: str, limit: int) -> list[str]:
+        return nsmallest(limit, (each for each in self._state.records if each.startswith(prefix)))
 
-    def log(self, job_id: str) -> JobLog:
-        return self._look(_log, job_id)
+    def position(self, job_id: str, now: int) -> int | None:
+        record = self._state.records.get(job_id)
+        if record is None or record.status is not Status.PENDING:
+            return None
+        lanes = self._state.queues[record.draft.queue].lanes
+        while lanes.rebalance(now):
+            pass
+        own = order_of(record, lanes.scoring, now)
+        return sum(order_of(each, lanes.scoring, now) < own for each in lanes.records())
 
-    def history_page(
-        self, job_id: str, *, limit: int = 100, cursor: str | None = None
-    ) -> HistoryPage:
-        after = check_cursor(limit, cursor) or 0
-        later = (event for event in self.history(job_id) if event.sequence > after)
-        return history_page(list(islice(later, limit + 1)), limit)
+    def peek(self, queue: str, limit: int, now: int) -> list[Job]:
+        known = self._state.queues.get(queue)
+        if known is None:
+            return []
+        lanes = known.lanes
+        while lanes.rebalance(now):
+            pass
+        tiers = [heap.in_order() for heap in lanes.ready.heaps.values()]
+        served = merge(*tiers, key=lambda record: order_of(record, lanes.scoring, now))
+        return [snapshot(record) for record in islice(served, limit)]
 
-    def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
-        after = check_cursor(limit, cursor) or 0
-        kept = self.log(job_id)
-        numbered = list(enumerate(kept.lines, kept.dropped + 1))
-        later = numbered[max(0, after - kept.dropped) :]
-        return log_page(later[: limit + 1], after, limit)
+    def graph(self, job_ids: Sequence[str]) -> Graph:
+        return graph(self._state, job_ids)
 
-    def audit_page(
-        self,
-        *,
-        since: datetime | None = None,
-        before: datetime | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> AuditPage:
-        return self._look(_page_of_audit, since, before, limit, cursor)
-
-    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
-        return self._look(feed.changes, cursor, limit)
-
-    def now(self) -> datetime:
-        return self._look(lambda state: from_micros(state.now))
-
-
-def get(state: State, job_id: str) -> Job | None:
-    record = state.records.get(job_id)
-    return None if record is None else _seen(state, record)
-
-
-def _seen(state: State, record: Record) -> Job:
-    job = snapshot(record)
-    if job.result_ttl_seconds is None:
-        return job
-    return without_old_result(job, from_micros(state.now))
-
-
-def search(
-    state: State,
-    where: JobFilter,
-    limit: int,
-    cursor: str | None,
-    without: Collection[HeavyField] = (),
-    read_max: int | None = None,
-) -> Page:
-    """Matching jobs, last submitted first. The cursor is the number of the last one shown."""
-    cursor_before = check_cursor(limit, cursor)
-    check_left_out(without)
-    check_read(read_max)
-    before = state.last_seq + 1 if cursor_before is None else cursor_before
-    found: list[Record] = []
-    jobs: list[Job] = []
-    left = looked_through(where, read_max)
-    for record in _candidates(state, where):
-        if record.seq >= before:
-            continue
-        if left is not None:
-            if not left:
-                return Page(jobs, str(record.seq + 1))
-            left -= 1
-        if _may_match(where, record):
-            job = _seen(state, record)
-            if where.matches(job):
-                if len(jobs) == limit:
-                    return Page(jobs, str(found[-1].seq))
-                found.append(record)
-                jobs.append(lightened(job, without) if without else job)
-    return Page(jobs)
-
-
-def _count(state: State, where: JobFilter, counted_max: int, read_max: int | None = None) -> Count:
-    """How many jobs match, counted up to one more than the bound."""
-    check_count(counted_max)
-    check_read(read_max)
-    known = by_counters(where, lambda queue: stats(state, queue).counts)
-    if known is not None:
-        return known
-    if is_of_lanes(where):
-        # No counter knows tasks, but to look at each job costs much less than to take snapshots.
-        return Count(sum(_may_match(where, record) for record in _candidates(state, where)))
-    found = 0
-    most = looked_through(where, read_max)
-    for read, record in enumerate(_candidates(state, where)):
-        if read == most:
-            return counted_up_to(found, counted_max, read_all=False)
-        if _fits(state, where, record):
-            found += 1
-            if found > counted_max:
-                break
-    return counted_up_to(found, counted_max)
-
-
-def count_by_status(state: State, where: JobFilter) -> Mapping[Status, int]:
-    """How many jobs match by status, counting all of them."""
-    known = by_status_counters(where, lambda queue: stats(state, queue).counts)
-    if known is not None:
-        return known
-    return Counter(
-        record.status for record in _candidates(state, where) if _fits(state, where, record)
-    )
-
-
-def find_fitting(
-    state: State, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
-) -> tuple[list[str], str | None]:
-    """The ids of matching jobs, starting from one end, and where the next ones begin."""
-    seen = check_cursor(limit, cursor)
-    candidates: Iterable[Record] = _candidates(state, where)
-    if oldest_first:
-        candidates = reversed(list(candidates))
-    if seen is not None:
-        candidates = (
-            each for each in candidates if (each.seq > seen if oldest_first else each.seq < seen)
-        )
-    fitting = (record for record in candidates if _fits(state, where, record))
-    found = list(islice(fitting, limit + 1))
-    following = str(found[limit - 1].seq) if len(found) > limit else None
-    return [record.id for record in found[:limit]], following
-
-
-def _position(state: State, job_id: str) -> int | None:
-    record = state.records.get(job_id)
-    if record is None or record.status is not Status.PENDING:
-        return None
-    lanes = state.queues[record.draft.queue].lanes
-    while lanes.rebalance(state.now):
-        pass
-    own = order_of(record, lanes.scoring, state.now)
-    return sum(order_of(each, lanes.scoring, state.now) < own for each in lanes.records())
-
-
-def _peek(state: State, queue: str, limit: int) -> list[Job]:
-    check_page(limit)
-    known = state.queues.get(queue)
-    if known is None:
-        return []
-    lanes = known.lanes
-    while lanes.rebalance(state.now):
-        pass
-    tiers = [heap.in_order() for heap in lanes.ready.heaps.values()]
-    served = merge(*tiers, key=lambda record: order_of(record, lanes.scoring, state.now))
-    return [_seen(state, record) for record in islice(served, limit)]
-
-
-def _page_of_audit(
-    state: State, since: datetime | None, before: datetime | None, limit: int, cursor: str | None
-) -> AuditPage:
-    below = check_cursor(limit, cursor)
-    fitting = (
-        (number, record)
-        for number, record in state.audits()
-        if (below is None or number < below)
-        and (since is None or record.at >= since)
-        and (before is None or record.at < before)
-    )
-    return audit_page(list(islice(fitting, limit + 1)), limit)
-
-
-def _log(state: State, job_id: str) -> JobLog:
-    record = state.records.get(job_id)
-    if record is None or record.log is None:
-        return JobLog([])
-    return JobLog(list(record.log.lines), record.log.dropped)
-
-
-def _candidates(state: State, where: JobFilter) -> Iterator[Record]:
-    if where.ids is None:
-        return reversed(state.records.values())
-    named = (state.records.get(job_id) for job_id in set(where.ids))
-    return iter(sorted(filter(None, named), key=lambda record: -record.seq))
+    def _candidates(self, where: JobFilter) -> Iterator[Record]:
+        records = self._state.records
+        if where.ids is None:
+            return reversed(records.values())
+        named = (records.get(job_id) for job_id in set(where.ids))
+        return iter(sorted(filter(None, named), key=lambda record: -record.seq))
 
 
 def _may_match(where: JobFilter, record: Record) -> bool:
@@ -284,5 +184,91 @@ def _may_match(where: JobFilter, record: Record) -> bool:
     )
 
 
-def _fits(state: State, where: JobFilter, record: Record) -> bool:
-    return _may_match(where, record) and where.matches(_seen(state, record))
+def _fits(where: JobFilter, record: Record) -> bool:
+    return _may_match(where, record) and where.matches(snapshot(record))
+
+
+class Records:
+    """See `leasehold.stores.verbs.looking.RecordReader`."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        return attempts_of(self._state.records.get(job_id))
+
+    def history(self, job_id: str) -> list[HistoryEvent]:
+        return history_of(self._state.records.get(job_id))
+
+    def history_page(self, job_id: str, limit: int, cursor: str | None) -> HistoryPage:
+        after = check_cursor(limit, cursor) or 0
+        later = (event for event in self.history(job_id) if event.sequence > after)
+        return history_page(list(islice(later, limit + 1)), limit)
+
+    def log(self, job_id: str) -> JobLog:
+        record = self._state.records.get(job_id)
+        if record is None or record.log is None:
+            return JobLog([])
+        return JobLog(list(record.log.lines), record.log.dropped)
+
+    def log_page(self, job_id: str, limit: int, cursor: str | None) -> LogPage:
+        after = check_cursor(limit, cursor) or 0
+        kept = self.log(job_id)
+        numbered = list(enumerate(kept.lines, kept.dropped + 1))
+        later = numbered[max(0, after - kept.dropped) :]
+        return log_page(later[: limit + 1], after, limit)
+
+    def audit_page(
+        self, since: datetime | None, before: datetime | None, limit: int, cursor: str | None
+    ) -> AuditPage:
+        below = check_cursor(limit, cursor)
+        fitting = (
+            (number, record)
+            for number, record in self._state.audits()
+            if (below is None or number < below)
+            and (since is None or record.at >= since)
+            and (before is None or record.at < before)
+        )
+        return audit_page(list(islice(fitting, limit + 1)), limit)
+
+    def workers(self, now: int) -> list[WorkerInfo]:  # noqa: ARG002  # the state knows it
+        return registry.workers(self._state)
+
+    def stuck(
+        self, now: int, silent_seconds: float | None, running_seconds: float | None
+    ) -> list[StuckJob]:
+        silent_since, runs_since = (
+            -1 if seconds is None else now - seconds * 1e6
+            for seconds in (silent_seconds, running_seconds)
+        )
+        found = [
+            record
+            for record in self._state.running.values()
+            if record.heartbeat_at <= silent_since or record.acquired_at <= runs_since
+        ]
+        found.sort(key=lambda record: (record.heartbeat_at, record.acquired_at, record.seq))
+        return [
+            StuckJob(
+                job_id=record.id,
+                queue=record.draft.queue,
+                task=record.draft.task,
+                priority=record.priority,
+                worker=record.worker or "",
+                lease_version=record.lease_version,
+                attempts=record.attempts,
+                started_at=from_micros(record.acquired_at),
+                heartbeat_at=from_micros(record.heartbeat_at),
+                lease_expires_at=from_micros(record.expires_at),
+            )
+            for record in found
+        ]
+
+
+class MemoryLookingVerbs(LockedState, LookingVerbs):
+    """What reads are made of."""
+
+    _jobs = Jobs
+    _records = Records
+
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        return self._look(feed.changes, cursor, limit)

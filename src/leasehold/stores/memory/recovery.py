@@ -8,12 +8,11 @@ from functools import partial
 import msgspec
 
 from leasehold.core.model.budget import PROMOTED_AT_ONCE, RECOVERED_AT_ONCE, batched
-from leasehold.core.model.lease import Settled, StuckJob, SweepReport
+from leasehold.core.model.lease import Settled, SweepReport
 from leasehold.core.model.lives import NO_LIFE
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.fence import is_held
 from leasehold.core.rules.recovery import HeldJob, report_of, sweep
-from leasehold.env import from_micros
 from leasehold.stores.memory import feed, registry
 from leasehold.stores.memory.holding import Histories
 from leasehold.stores.memory.lease import cancel_late, promote
@@ -25,7 +24,7 @@ from leasehold.stores.verbs.recovery import RecoveryVerbs
 
 
 class MemoryRecoveryVerbs(MemoryQueueVerbs, RecoveryVerbs):
-    """Sweeps, and which jobs are stuck."""
+    """Sweeps."""
 
     def _sweep(self) -> SweepReport:
         report = SweepReport()
@@ -35,11 +34,6 @@ class MemoryRecoveryVerbs(MemoryQueueVerbs, RecoveryVerbs):
         self._write(registry.forget_silent)
         self._write(feed.end_if_unfollowed)
         return report
-
-    def stuck(
-        self, silent_seconds: float | None, *, running_seconds: float | None = None
-    ) -> list[StuckJob]:
-        return self._look(_stuck, silent_seconds, running_seconds)
 
 
 def _expired(state: State) -> list[str]:
@@ -96,39 +90,6 @@ def _recover(state: State, jobs: Sequence[str]) -> SweepReport:
     report = report_of(sweep(Holdings(state), suspects, now=state.now))
     elapsed_ms = (state.env.clock.monotonic() - started) * 1000
     return msgspec.structs.replace(report, scan_ms=elapsed_ms)
-
-
-def _stuck(
-    state: State, silent_seconds: float | None, running_seconds: float | None
-) -> list[StuckJob]:
-    """Running jobs that are silent or run for too long, those silent for longest first."""
-    silent_since = _before(state, silent_seconds)
-    runs_since = _before(state, running_seconds)
-    found = [
-        record
-        for record in state.running.values()
-        if record.heartbeat_at <= silent_since or record.acquired_at <= runs_since
-    ]
-    found.sort(key=lambda record: (record.heartbeat_at, record.acquired_at, record.seq))
-    return [
-        StuckJob(
-            job_id=record.id,
-            queue=record.draft.queue,
-            task=record.draft.task,
-            priority=record.priority,
-            worker=record.worker or "",
-            lease_version=record.lease_version,
-            attempts=record.attempts,
-            started_at=from_micros(record.acquired_at),
-            heartbeat_at=from_micros(record.heartbeat_at),
-            lease_expires_at=from_micros(record.expires_at),
-        )
-        for record in found
-    ]
-
-
-def _before(state: State, seconds: float | None) -> float:
-    return -1 if seconds is None else state.now - seconds * 1e6
 
 
 def promote_some(state: State) -> int:

@@ -48,9 +48,6 @@ class RegistryVerbs(LockedState):
                 del self._state.registrations[worker]
                 leave(self._state, worker)
 
-    def workers(self) -> list[WorkerInfo]:
-        return self._look(workers)
-
 
 def _enter(state: State, info: WorkerInfo, number: int | None) -> int:
     """Enter a worker, under a new or a given number; returns the number that ends it."""

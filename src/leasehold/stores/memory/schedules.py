@@ -10,7 +10,7 @@ from leasehold.core.rules import scheduling
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory.locked import LockedState
-from leasehold.stores.memory.record import snapshot
+from leasehold.stores.memory.reading import Jobs
 from leasehold.stores.memory.state import State
 from leasehold.stores.memory.submission import submit
 from leasehold.stores.verbs.schedules import ScheduleVerbs
@@ -83,8 +83,7 @@ class ScheduleShelf:
         return jobs, state.next_tick
 
     def read_job(self, job_id: str) -> Job | None:
-        record = self._state.records.get(job_id)
-        return None if record is None else snapshot(record)
+        return Jobs(self._state).read_job(job_id)
 
 
 class MemoryScheduleVerbs(LockedState, ScheduleVerbs):

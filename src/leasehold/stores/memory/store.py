@@ -18,7 +18,7 @@ from leasehold.stores.memory.leasing import ExchangeVerbs
 from leasehold.stores.memory.metrics import MemoryFigureVerbs, heap_figures
 from leasehold.stores.memory.people import MemoryPeopleVerbs
 from leasehold.stores.memory.pruning import KeepingVerbs
-from leasehold.stores.memory.reading import LookingVerbs
+from leasehold.stores.memory.reading import MemoryLookingVerbs
 from leasehold.stores.memory.recovery import Holdings, MemoryRecoveryVerbs, promote_some
 from leasehold.stores.memory.registry import RegistryVerbs
 from leasehold.stores.memory.schedules import MemoryScheduleVerbs
@@ -36,7 +36,7 @@ class MemoryStore(
     MemoryRecoveryVerbs,
     RegistryVerbs,
     MemoryPeopleVerbs,
-    LookingVerbs,
+    MemoryLookingVerbs,
     MemoryFigureVerbs,
     MemoryScheduleVerbs,
     AccessVerbs,

@@ -114,7 +114,8 @@ class TableFeed(ABC):
     def make_triggers(self, step: Any) -> None: ...
 
     @abstractmethod
-    def drop_triggers(self, step: Any) -> None: ...
+    def drop_triggers(self, step: Any) -> bool:
+        """Returns whether they are gone; if not, a later sweep tries again."""
 
     @abstractmethod
     def trim(self, step: Any, latest: int) -> None:
@@ -151,7 +152,8 @@ class TableFeed(ABC):
         self.trim(step, latest)
         if followed_at is None or step.now - followed_at <= FOLLOWED_SECONDS * 1e6:
             return
-        self.drop_triggers(step)
+        if not self.drop_triggers(step):
+            return
         step.execute(_EMPTY)
         step.execute(_FORGET)
 

@@ -287,7 +287,6 @@ class TableJobs(ABC):
         return counted_up_to(fitting, counted_max, read_all=read_all)
 
     def count_by_status(self, where: JobFilter) -> Mapping[Status, int]:
-        """How many jobs match by status, counting all of them."""
         known = by_status_counters(where, self._counts)
         return self._by_status(where) if known is None else known
 

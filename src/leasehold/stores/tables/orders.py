@@ -20,7 +20,6 @@ from leasehold.core.model.status import Event, Status
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules import operations, queue_orders
 from leasehold.core.rules.filter_orders import Order
-from leasehold.core.rules.operation_shelf import JobsFound, JobsToFind
 from leasehold.core.rules.operations import Operation, Plan
 from leasehold.core.rules.people import Replay
 from leasehold.core.rules.undoing import OperationPart
@@ -30,7 +29,6 @@ from leasehold.stores.tables import order
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.dependents import TableDependents
 from leasehold.stores.tables.ends import entry
-from leasehold.stores.tables.job_reading import TableJobs
 from leasehold.stores.tables.job_states import Ending, JobState, TableHistories
 from leasehold.stores.tables.linking import TableLinker, replay_order, waits_again_for
 from leasehold.stores.tables.queues import TableQueueBook
@@ -228,20 +226,9 @@ class TablePeopleVerbs(PeopleVerbs):
     _reader: Callable[[Any], Reader]
     _dependents: type[TableDependents]
     _operations: type[TableOperations]
-    _jobs: type[TableJobs]
 
     def _operation_shelf(self, write: TableStep) -> TableOperations:
         return self._operations(write, self._reader(write.db))
-
-    def _find_fitting(self, wanted: JobsToFind) -> JobsFound:
-        where, limit, cursor, oldest_first = wanted
-        return JobsFound(
-            *self._look(
-                lambda db: self._jobs(db).find_fitting(
-                    where, limit, cursor, oldest_first=oldest_first
-                )
-            )
-        )
 
     def _before_discarding(self, job_ids: Sequence[str]) -> None:
         self._dependents.look_through(self._database, job_ids)

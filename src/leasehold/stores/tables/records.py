@@ -1,4 +1,4 @@
-"""Reading records: workers, log lines, audit records, stuck jobs. Damaged ones can be read too."""
+"""Records: workers, histories, log lines, audit records, stuck jobs; damaged ones, too."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from leasehold.core.model.history import Attempt, HistoryEvent
 from leasehold.core.model.joblog import JobLog, LogLine
 from leasehold.core.model.lease import StuckJob
-from leasehold.core.model.pages import AuditPage, LogPage, audit_page, check_cursor, log_page
+from leasehold.core.model.pages import (
+    AuditPage,
+    HistoryPage,
+    LogPage,
+    audit_page,
+    check_cursor,
+    log_page,
+)
 from leasehold.core.model.records import (
     CURRENT_JOBS_MAX,
     AuditRecord,
@@ -17,7 +25,9 @@ from leasehold.core.model.records import (
     listed_workers,
 )
 from leasehold.core.model.stored import detail_of, names_of
+from leasehold.core.rules import history
 from leasehold.env import from_micros, to_micros
+from leasehold.stores.tables.history import JobHistory
 from leasehold.stores.tables.statements import NO_LIMIT, Kind, Query, Reader
 
 WORKERS: Final = Query(
@@ -86,13 +96,8 @@ AUDIT: Final = Query(_AUDIT_COLUMNS, _AUDIT_PART.format("audit"))
 AUDIT_ARCHIVE: Final = Query(_AUDIT_COLUMNS, _AUDIT_PART.format("audit_archive"))
 
 
-def workers(reader: Reader, now: int) -> list[WorkerInfo]:
-    """The registered workers and consumers with their jobs, in the order of registration."""
-    return _registered(reader, now, _held(reader))
-
-
 def who_works(reader: Reader, now: int) -> list[WorkerInfo]:
-    """The same without their jobs, which figures do not need."""
+    """The registered workers and consumers without their jobs, which figures do not need."""
     return _registered(
         reader, now, {worker: (leases, []) for worker, leases in reader.rows(LEASES)}
     )
@@ -143,41 +148,11 @@ def _held(reader: Reader) -> dict[str, tuple[int, list[CurrentJob]]]:
     return found
 
 
-def log(reader: Reader, job_id: str) -> JobLog:
-    """The log lines of a job's tasks, numbered from 1: the numbers show how many were dropped."""
-    numbered = _lines(reader, job_id)
-    lines = [line for _, line in numbered]
-    return JobLog(lines, dropped=max(0, numbered[-1][0] - len(lines)) if lines else 0)
-
-
-def page_of_log(reader: Reader, job_id: str, limit: int, cursor: str | None) -> LogPage:
-    """A part of them."""
-    after = check_cursor(limit, cursor) or 0
-    return log_page(_lines(reader, job_id, after, limit + 1), after, limit)
-
-
 def _lines(
     reader: Reader, job_id: str, after: int = 0, limit: int = NO_LIMIT
 ) -> list[tuple[int, LogLine]]:
     rows = reader.rows(LOG, job_id, after, limit)
     return [(n, LogLine(from_micros(at), text)) for n, at, text in rows]
-
-
-def page_of_audit(
-    reader: Reader,
-    since: datetime | None,
-    before: datetime | None,
-    limit: int,
-    cursor: str | None,
-) -> AuditPage:
-    """A part of them."""
-    below = check_cursor(limit, cursor)
-    wanted = (
-        NO_LIMIT if below is None else below,
-        0 if since is None else to_micros(since),
-        NO_LIMIT if before is None else to_micros(before),
-    )
-    return audit_page(_audited(reader, wanted, limit + 1), limit)
 
 
 def _audited(
@@ -220,29 +195,67 @@ STUCK: Final = Query(
 )
 
 
-def stuck_jobs(
-    reader: Reader, now: int, silent_seconds: float | None, running_seconds: float | None
-) -> list[StuckJob]:
-    """Running jobs that are silent or run for too long, those silent for longest first."""
-    bounds = [
-        -1 if seconds is None else now - round(seconds * 1e6)
-        for seconds in (silent_seconds, running_seconds)
-    ]
-    return [
-        StuckJob(
-            job_id=job_id,
-            queue=queue,
-            task=task,
-            priority=priority,
-            worker=worker,
-            lease_version=version,
-            attempts=attempts,
-            started_at=from_micros(acquired_at),
-            heartbeat_at=from_micros(heartbeat_at),
-            lease_expires_at=from_micros(expires_at),
+class Records:
+    """See `leasehold.stores.verbs.looking.RecordReader`."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        return history.attempts_of(JobHistory(self._reader, job_id))
+
+    def history(self, job_id: str) -> list[HistoryEvent]:
+        return history.history_of(JobHistory(self._reader, job_id))
+
+    def history_page(self, job_id: str, limit: int, cursor: str | None) -> HistoryPage:
+        return history.page_of_history(JobHistory(self._reader, job_id), limit, cursor)
+
+    def log(self, job_id: str) -> JobLog:
+        # They are numbered from 1: the numbers show how many were dropped.
+        numbered = _lines(self._reader, job_id)
+        lines = [line for _, line in numbered]
+        return JobLog(lines, dropped=max(0, numbered[-1][0] - len(lines)) if lines else 0)
+
+    def log_page(self, job_id: str, limit: int, cursor: str | None) -> LogPage:
+        after = check_cursor(limit, cursor) or 0
+        return log_page(_lines(self._reader, job_id, after, limit + 1), after, limit)
+
+    def audit_page(
+        self, since: datetime | None, before: datetime | None, limit: int, cursor: str | None
+    ) -> AuditPage:
+        below = check_cursor(limit, cursor)
+        wanted = (
+            NO_LIMIT if below is None else below,
+            0 if since is None else to_micros(since),
+            NO_LIMIT if before is None else to_micros(before),
         )
-        for (
-            job_id, queue, task, priority, worker, version, attempts, acquired_at, heartbeat_at,
-            expires_at,
-        ) in reader.rows(STUCK, *bounds)
-    ]  # fmt: skip
+        return audit_page(_audited(self._reader, wanted, limit + 1), limit)
+
+    def workers(self, now: int) -> list[WorkerInfo]:
+        return _registered(self._reader, now, _held(self._reader))
+
+    def stuck(
+        self, now: int, silent_seconds: float | None, running_seconds: float | None
+    ) -> list[StuckJob]:
+        bounds = [
+            -1 if seconds is None else now - round(seconds * 1e6)
+            for seconds in (silent_seconds, running_seconds)
+        ]
+        return [
+            StuckJob(
+                job_id=job_id,
+                queue=queue,
+                task=task,
+                priority=priority,
+                worker=worker,
+                lease_version=version,
+                attempts=attempts,
+                started_at=from_micros(acquired_at),
+                heartbeat_at=from_micros(heartbeat_at),
+                lease_expires_at=from_micros(expires_at),
+            )
+            for (
+                job_id, queue, task, priority, worker, version, attempts, acquired_at,
+                heartbeat_at, expires_at,
+            ) in self._reader.rows(STUCK, *bounds)
+        ]  # fmt: skip

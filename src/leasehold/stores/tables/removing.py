@@ -224,7 +224,7 @@ class KeepingVerbs:
         return retention_by(values, RetentionPolicy())
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        return self._database.look(lambda db: list(cleanup.latest_cleanups(db, limit)))
+        return self._database.look(lambda db: list(cleanup.latest_cleanups(db, max(0, limit))))
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         return self._database.look(lambda db: self._archive.find(db, job_id))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.figures import TableFigureVerbs
-from leasehold.stores.tables.looking import LookingVerbs
+from leasehold.stores.tables.looking import TableLookingVerbs
 from leasehold.stores.tables.orders import TablePeopleVerbs
 from leasehold.stores.tables.recover import TableRecoveryVerbs
 from leasehold.stores.tables.removing import KeepingVerbs
@@ -22,8 +22,8 @@ T = TypeVar("T")
 class TableStore(
     HoldingVerbs,
     TableRecoveryVerbs,
+    TableLookingVerbs,
     TablePeopleVerbs,
-    LookingVerbs,
     TableFigureVerbs,
     TableScheduleVerbs,
     TableSettingVerbs,

@@ -30,19 +30,16 @@ from leasehold.core.rules.operations import (
 )
 from leasehold.core.rules.people import OrderDesk
 from leasehold.errors import LeaseholdError
-from leasehold.stores.verbs.atomic import AtomicStore
+from leasehold.stores.verbs.looking import LookingVerbs
 
 
-class PeopleVerbs(AtomicStore):
+class PeopleVerbs(LookingVerbs):
     """A look finds the jobs of an order by filter, one write takes them."""
 
     _desk: Callable[[Any], OrderDesk[Any]]
 
     @abstractmethod
     def _operation_shelf(self, write: Any) -> OperationShelf: ...
-
-    @abstractmethod
-    def _find_fitting(self, wanted: JobsToFind) -> JobsFound: ...
 
     @abstractmethod
     def operation(self, operation_id: str) -> Operation | None: ...
@@ -98,7 +95,14 @@ class PeopleVerbs(AtomicStore):
         return msgspec.structs.replace(done, next_cursor=found.next_cursor)
 
     def _find(self, order: object, wanted: JobsToFind) -> JobsFound:
-        found = self._find_fitting(wanted)
+        where, limit, cursor, oldest_first = wanted
+        found = JobsFound(
+            *self._look(
+                lambda look: self._jobs(look).find_fitting(
+                    where, limit, cursor, oldest_first=oldest_first
+                )
+            )
+        )
         if isinstance(order, DiscardAll):
             self._before_discarding(found.job_ids)
         return found

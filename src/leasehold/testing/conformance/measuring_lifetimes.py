@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.outcome import Complete, Fail, JobError, Release
-from leasehold.core.model.span import DAYS_KEPT, SUMMED, Measure
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.span import DAYS_KEPT, SUMMED, Measure, Span
 from leasehold.core.rules.failures import (
     ERROR_TYPE_KEPT,
     ERROR_TYPE_LENGTH_MAX,
@@ -42,6 +43,12 @@ def fail_with(store: Store, *types: str, queue: str = "default") -> None:
 class MeasuringLifetimesClauses(ConformanceBase):
     def test_met_24_a_store_without_jobs_has_no_lifetimes(self, store: Store) -> None:
         assert store.lifetimes() == []
+
+    def test_met_24_a_queue_that_has_only_rules_is_there(self, store: Store) -> None:
+        store.create_queue("default", QueueConfig(max_depth=20), actor="ada")
+        found = lifetime(store)
+        assert (found.ever, found.leased_by, found.failed_with) == (Span(), {}, {})
+        assert [each.queue for each in store.lifetimes()] == ["default"]
 
     def test_met_24_counts_are_those_of_stats(self, store: Store, clock: ManualClock) -> None:
         submit(store, draft("one", priority=100), draft("two"), draft("else", queue="other"))

@@ -30,7 +30,7 @@ from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.step import Step
 
 HOLD: Final = """
-    SELECT 1 FROM {0}.job JOIN {0}.running USING (seq)
+    SELECT 1 FROM "{0}".job JOIN "{0}".running USING (seq)
     WHERE job.id = %s AND running.version = %s FOR KEY SHARE OF job
 """
 

@@ -51,6 +51,21 @@ _BEFORE_GAP: Final = """
         FROM (SELECT $1::bigint AS n UNION ALL SELECT n FROM change WHERE n > $1) AS seen
     ) AS pairs WHERE next IS NULL OR next > n + 1
 """
+# Triggers cannot be dropped while anybody reads these tables: somebody who searches, pg_dump, or a
+# task's transaction, which may even be waiting for the turn that this write has. So nobody is
+# waited for: a later sweep tries again.
+_DROP: Final = f"""
+    DO $body$ BEGIN
+        LOCK TABLE {", ".join(sorted({each.table for each in noted()}))}
+            IN ACCESS EXCLUSIVE MODE NOWAIT;
+        {"".join(f"DROP FUNCTION IF EXISTS {each.trigger}() CASCADE; " for each in noted())}
+    EXCEPTION WHEN lock_not_available THEN NULL;
+    END $body$
+"""
+_ARE_DROPPED: Final = f"SELECT to_regproc('{next(noted()).trigger}') IS NULL"
+# Nor can they be made while a table is vacuumed by hand, or an index is built. Such a wait gives
+# way to others (`writing.tries`).
+_BRIEFLY: Final = "SET LOCAL lock_timeout = '500ms'"
 
 
 class Feed(TableFeed):
@@ -66,6 +81,7 @@ class Feed(TableFeed):
         return Bounds(since, latest, None if followed_at is None else int(followed_at))
 
     def make_triggers(self, step: Step) -> None:
+        step.execute(_BRIEFLY)
         step.execute(_FOLLOW_FROM)
         for each in noted():
             # An application's transaction is committed with its own search_path.
@@ -80,9 +96,10 @@ class Feed(TableFeed):
                 f"DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {each.trigger}()"
             )
 
-    def drop_triggers(self, step: Step) -> None:
-        for each in noted():
-            step.execute(f"DROP FUNCTION IF EXISTS {each.trigger}() CASCADE")
+    def drop_triggers(self, step: Step) -> bool:
+        step.execute(_DROP)
+        row: Any = step.execute(_ARE_DROPPED).fetchone()
+        return bool(row[0])
 
     def trim(self, step: Step, latest: int) -> None:
         step.execute(_TRIM, (latest - CHANGES_KEPT,))

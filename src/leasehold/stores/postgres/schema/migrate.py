@@ -64,7 +64,7 @@ def migrate(db: SqlConnection, address: Address, env: Env) -> None:
             )
         if db.execute(IS_THERE, (address.schema,)).fetchone() is None:
             # The server requires the right to create schemas even if this one exists.
-            db.execute(f"CREATE SCHEMA IF NOT EXISTS {address.schema}")
+            db.execute(f'CREATE SCHEMA IF NOT EXISTS "{address.schema}"')
         db.execute(REMEMBER)
         for number, script in migrations():
             if number > found:

@@ -91,6 +91,11 @@ def translate(error: Exception, address: Address) -> Exception:
         return StoreFullError(f"{where}: {told}; nothing was written")
     if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
         return StoreCorruptError(f"{where}: {told}")
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return StoreUnavailableError(
+            f"{where} takes no writes for now: it is a standby, or a primary that has become one "
+            f"({told}). Nothing was written, try again"
+        )
     if isinstance(error, OF_THE_CONNECTION):
         is_transient = not any(words in told for words in LASTING)
         why = _why_unavailable(error, told, where)

@@ -24,6 +24,7 @@ from functools import partial
 from typing import Final
 
 import psycopg
+from psycopg.errors import ReadOnlySqlTransaction
 from psycopg.pq import TransactionStatus
 from psycopg_pool import PoolClosed, PoolTimeout
 
@@ -79,8 +80,10 @@ class Lending:
             raw.pulse = self._pulse
             try:
                 yield SqlConnection(raw)
-            except SilentError:
-                self._drop(pool)  # The pool's other connections lead to the same server.
+            except (SilentError, ReadOnlySqlTransaction):
+                # The pool's other connections lead to the same server. A new one may lead to
+                # another: that which a failover has made the primary.
+                self._drop(pool)
                 raise
             finally:
                 self._give_back(pool, raw)

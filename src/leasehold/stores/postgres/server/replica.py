@@ -36,6 +36,7 @@ PATIENCE_SECONDS: Final = 2.0
 AGAIN_SECONDS: Final = 30.0
 """How long an unreachable replica is left alone."""
 STORE_ID: Final = b"SELECT store_id FROM store_state"
+IS_STANDBY: Final = b"SELECT pg_is_in_recovery()"
 
 
 class Replica:
@@ -98,9 +99,13 @@ class Replica:
             return self._pool
 
     def _check(self, raw: RawConnection) -> None:
+        row: Any
         try:
-            row: Any = raw.execute(STORE_ID).fetchone()
+            row = raw.execute(STORE_ID).fetchone()
         except psycopg.errors.UndefinedTable:
+            row = raw.execute(IS_STANDBY).fetchone()
+            if row[0]:
+                raise psycopg.OperationalError("it has not received the store yet") from None
             row = (None,)
         if row[0] != self._store_id:
             raise UnsupportedError(

@@ -272,17 +272,28 @@ class ServerSession:
     def begin_life(self) -> int:
         """Hold the lock of a worker's new life from now on; raises psycopg's errors."""
         with self._line:
-            db = self._open()
-            if db.raw.is_pooled:
-                return NO_LIFE
-            row: Any = db.execute(NEW_LIFE).fetchone()
-            life: int = row[0]
-            db.raw.proves_life = True
-            db.execute(HOLD, (self._address.schema, life))
-            with self._mutex:
-                self._lives.add(life)
-                self._speak()
-            return life
+            while True:
+                was_open = self._connection is not None
+                try:
+                    return self._begin_life()
+                except psycopg.Error:
+                    self._drop()
+                    # One that was cut off while nobody used it says nothing about the server.
+                    if not was_open:
+                        raise
+
+    def _begin_life(self) -> int:
+        db = self._open()
+        if db.raw.is_pooled:
+            return NO_LIFE
+        row: Any = db.execute(NEW_LIFE).fetchone()
+        life: int = row[0]
+        db.raw.proves_life = True
+        db.execute(HOLD, (self._address.schema, life))
+        with self._mutex:
+            self._lives.add(life)
+            self._speak()
+        return life
 
     def let_go(self, life: int) -> None:
         """Release the lock of a life that has ended."""
@@ -320,9 +331,7 @@ class ServerSession:
                     self._say("".join(sorted(news)))
                     self._speaking.is_free()
                 except psycopg.Error as error:
-                    if self._connection is not None:
-                        self._connection.raw.close()
-                    self._connection = None
+                    self._drop()
                     self._speaking.is_cut(error)
                 is_cut_off = self._connection is None
             if is_over:
@@ -333,26 +342,37 @@ class ServerSession:
                 self._is_over.wait(NEWS_GAP_SECONDS)
 
     def _say(self, news: str) -> None:
-        is_new = self._connection is None
         db = self._open()
-        if is_new:
-            with self._mutex:
-                lives = list(self._lives)
-            db.raw.proves_life = bool(lives)
-            for life in lives:
-                db.execute(HOLD, (self._address.schema, life))
         # Even without news: an answer shows that the connection works.
         db.execute(NOTIFY, (self._address.schema, f"{self._name} {news}"))
 
     def _open(self) -> SqlConnection:
+        """The connection; a new one holds the locks of all lives before anybody uses it."""
         if self._connection is None:
-            self._connection = SqlConnection(
-                connect(self._address, "leasehold session", self._reach)
-            )
-            if not self._connection.raw.is_pooled:
-                seconds = CUT_OFF_SECONDS
-                self._connection.execute(BEAR_SILENCE, (str(seconds), str(seconds * 1000)))
+            db = SqlConnection(connect(self._address, "leasehold session", self._reach))
+            try:
+                self._hold_lives(db)
+            except BaseException:
+                db.raw.close()
+                raise
+            self._connection = db
         return self._connection
+
+    def _drop(self) -> None:
+        """Give the connection up: the next one who needs it opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.raw.close()
+
+    def _hold_lives(self, db: SqlConnection) -> None:
+        if not db.raw.is_pooled:
+            seconds = CUT_OFF_SECONDS
+            db.execute(BEAR_SILENCE, (str(seconds), str(seconds * 1000)))
+        with self._mutex:
+            lives = list(self._lives)
+        db.raw.proves_life = bool(lives)
+        for life in lives:
+            db.execute(HOLD, (self._address.schema, life))
 
     def close(self) -> None:
         """Stop both threads and close their connections."""
@@ -373,6 +393,4 @@ class ServerSession:
             if thread is not threading.current_thread():
                 thread.join(CLOSE_WAIT_SECONDS)
         with self._line:
-            if self._connection is not None:
-                self._connection.raw.close()
-                self._connection = None
+            self._drop()

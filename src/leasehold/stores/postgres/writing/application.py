@@ -49,7 +49,7 @@ ENTER: Final = """
 """
 LEAVE: Final = "SELECT set_config('search_path', $1, true), set_config('lock_timeout', $2, true)"
 IS_THERE: Final = "SELECT to_regclass($1) IS NOT NULL"
-STORE_ID: Final = "SELECT store_id FROM {}.store_state"
+STORE_ID: Final = 'SELECT store_id FROM "{}".store_state'
 # Received when the application commits, also by its own process.
 NOTIFY: Final = "SELECT pg_notify('leasehold_' || $1, 'application r')"
 

@@ -10,7 +10,8 @@ The order of locks is the same in every write, so that writes never deadlock:
    write wait for its mark (`writing.marks`), which only a caller looking for a lost write may want.
 
 While the change feed is followed, every commit shares one more lock, which is never taken
-exclusively (`reading.feed`), so nobody waits for it.
+exclusively (`reading.feed`), so nobody waits for it. The feed's triggers are dropped only where
+that need not wait for anybody.
 
 Partitions of the archive are made and dropped without a turn, between two tries of a clean-up's
 write (`keeping.days`): a row of `archive_day` first, then the archive, in both.

@@ -46,9 +46,10 @@ class Feed(TableFeed):
         for statement in TRIGGERS.values():
             step.execute(statement)
 
-    def drop_triggers(self, step: Step) -> None:
+    def drop_triggers(self, step: Step) -> bool:
         for trigger in TRIGGERS:
             step.execute(f"DROP TRIGGER IF EXISTS {trigger}")
+        return True
 
     def trim(self, step: Step, latest: int) -> None:
         """Does nothing: the trigger `change_trimmed` trims it."""

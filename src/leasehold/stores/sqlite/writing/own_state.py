@@ -45,7 +45,6 @@ logger = logging.getLogger("leasehold.store")
 
 STATE_COLUMNS: Final = tuple(name for name in CELLS["store_state"] if name != "one")
 _NAMES: Final = ("queue", "task")
-LANE_COLUMNS: Final = tuple(name for name in CELLS["lane"] if name not in ("id", *_NAMES))
 _CLOSED: Final = {"failures_in_row": 0, "held_until": None, "hold_micros": None}
 _WHOLE: Final = CELLS["store_state"]["next_seq"]
 
