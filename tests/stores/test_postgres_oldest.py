@@ -65,7 +65,7 @@ def compare(store: PostgresStore) -> int:
     """Compare both; how many queues had pending jobs."""
 
     def look(db: SqlConnection) -> int:
-        reader = store._metrics(db, 0)
+        reader = store._metrics(db, lambda: 0)
         each = {
             str(queue): min(at for at in moments if at is not None)
             for queue, *moments in reader._db.execute(OLDEST, (None, EVERY_KEY))
