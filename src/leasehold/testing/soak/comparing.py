@@ -18,7 +18,6 @@ FREE: Final = frozenset(
         "next_due_at",  # a hint
         "next_cursor",  # opaque
         "cursor",
-        "updated_at",
         "scan_ms",
         "lock_seconds",
         "writes",
