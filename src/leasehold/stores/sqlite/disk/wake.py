@@ -23,6 +23,7 @@ from leasehold.env import Env
 from leasehold.errors import StoreClosedError
 from leasehold.interrupts import SHIELD
 from leasehold.stores.tables.news import READY, news_of, tell
+from leasehold.stores.tables.step import READY as READY_ALONE
 from leasehold.stores.tables.step import Hints
 
 logger = logging.getLogger("leasehold.store")
@@ -93,7 +94,8 @@ class Wake:
 
         No error is raised here: the caller's write has been committed.
         """
-        news = news_of(hints)
+        # Most commits have no other news, and each passes here.
+        news = READY if hints is READY_ALONE else news_of(hints)
         if self._listeners:
             tell(self._listeners, news, hints.ended, hints.cancel_requested)
         try:
