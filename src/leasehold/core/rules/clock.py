@@ -29,9 +29,12 @@ sleep ends a lease, and the next sweep finds none expired.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from leasehold.core.model.phrases import counted, listed
 from leasehold.env import ClockReading
+from leasehold.errors import InvalidTransitionError
 
 TOLERANCE_MICROS: Final = 250_000
 """The wall clock may differ from boot time by this much before it counts as a jump."""
@@ -163,3 +166,22 @@ def basis_of_now(now: int, reading: ClockReading, repairs: int) -> ClockBasis:
 
 def _without_doubt(basis: ClockBasis) -> ClockBasis:
     return basis if basis.doubt_since is None else basis._replace(doubt_since=None, doubt_by=0)
+
+
+def is_ahead(stored: int, wall: int) -> bool:
+    """Whether a store's clock is so far ahead of the wall clock that it can be set back."""
+    return stored - wall > TOLERANCE_MICROS
+
+
+def check_may_be_set_back(workers: Sequence[str], running: int) -> None:
+    """Refuse to set a store's clock back while anybody works by it; `workers` as they are shown."""
+    if workers:
+        raise InvalidTransitionError(
+            f"the store's clock cannot be set back while workers run: stop {listed(workers)} first"
+        )
+    if running:
+        raise InvalidTransitionError(
+            f"the store's clock cannot be set back while the store has "
+            f"{counted(running, 'running job')}: wait until they end, or until their leases expire "
+            "and `queuectl sweep` takes them back"
+        )

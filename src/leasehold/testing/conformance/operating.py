@@ -214,6 +214,19 @@ class OperatingClauses(ConformanceBase):
         assert (done.planned, done.changed) == (1, 1)
         assert [job.id for job in store.search(ALL).jobs] == ["bystander"]
 
+    def test_ope_6_another_priority_is_no_other_status(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        submit(
+            store, draft("one"), draft("two", depends_on=("one",)), draft("late", delay_seconds=9)
+        )
+        clock.advance(1)
+        begin(store, ReprioritizeAll(90))
+        for name in ("one", "two", "late"):
+            clock.advance(1)
+            store.reprioritize(name, 60, actor="me")
+        assert carry_out(store).changed == 3
+
     def test_ope_6_nor_what_was_unblocked(self, store: Store, clock: ManualClock) -> None:
         submit(store, draft("needed"), draft("blocked", depends_on=("needed",)))
         clock.advance(1)
