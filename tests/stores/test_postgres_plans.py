@@ -192,7 +192,8 @@ def test_a_search_by_task_passes_jobs_over_and_looks_up_the_lane_of_none(
             assert [job.id for job in store.search(where, limit=1).jobs] == ["rare"]
             read = [visited for _, visited in plans.take() if visited.get("job")]
             assert max(visited["job"] for visited in read) >= JOBS, "all are passed over"
-            assert max(visited.get("lane", 0) for visited in read) < 10
+            # Newer servers may read all lanes once, since they are few beside the jobs.
+            assert max(visited.get("lane", 0) for visited in read) < JOBS / 10
 
 
 @pytest.mark.parametrize("history", ["vacuumed_empty"])

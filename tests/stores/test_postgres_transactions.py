@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -131,7 +131,7 @@ def test_a_task_and_its_completion_are_one_commit(url: str, own: Any) -> None:
         assert queue.check() == []
 
 
-@pytest.mark.parametrize("kind", ["connection", "session"])
+@pytest.mark.parametrize("kind", ["connection", "session", "scoped session"])
 def test_sqlalchemy_brings_its_connection(store: PostgresStore, url: str, kind: str) -> None:
     place = url.partition("&schema")[0].replace("postgresql://", "postgresql+psycopg://", 1)
     engine = sqlalchemy.create_engine(place)
@@ -139,8 +139,14 @@ def test_sqlalchemy_brings_its_connection(store: PostgresStore, url: str, kind: 
         with engine.begin() as own:
             own.exec_driver_sql("CREATE TABLE app_row (n integer)")
         for job_id, is_kept in (("kept", True), ("dropped", False)):
-            lent: Any = engine.connect() if kind == "connection" else orm.Session(engine)
-            with lent:
+            sessions = orm.scoped_session(orm.sessionmaker(engine))
+            with ExitStack() as stack:
+                lent: Any = sessions
+                if kind == "scoped session":
+                    stack.callback(sessions.remove)
+                else:
+                    opened = engine.connect() if kind == "connection" else orm.Session(engine)
+                    lent = stack.enter_context(opened)
                 # The first thing that is done on it, and one after another.
                 store.submit_within(lent, [draft("first")])
                 lent.rollback()
@@ -155,6 +161,22 @@ def test_sqlalchemy_brings_its_connection(store: PostgresStore, url: str, kind: 
             assert own.exec_driver_sql("SELECT count(*) FROM app_row").scalar() == 1
     finally:
         engine.dispose()
+
+
+class Wrapped:
+    """As Django's connection, which has the driver's once it is open."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+
+def test_django_brings_its_connection(store: PostgresStore, own: Any) -> None:
+    with pytest.raises(TransactionError, match="not open yet"):
+        store.submit_within(Wrapped(None), [draft()])
+    store.submit_within(Wrapped(own), [draft()])
+    assert store.get("job") is None
+    own.commit()
+    assert store.get("job") is not None
 
 
 def test_nobody_waits_for_the_transaction_of_a_task(url: str) -> None:

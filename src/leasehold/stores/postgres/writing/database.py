@@ -50,6 +50,7 @@ from leasehold.forking import at_fork
 from leasehold.interrupts import SHIELD
 from leasehold.stores.postgres.leasing.order import ReadyRows
 from leasehold.stores.postgres.leasing.recover import take_back_restored
+from leasehold.stores.postgres.leasing.unanswered import Unanswered
 from leasehold.stores.postgres.reading.figures import SpanShelf
 from leasehold.stores.postgres.rules.known import LaneNumbers
 from leasehold.stores.postgres.schema.migrate import migrate
@@ -151,6 +152,7 @@ class Database(TableDatabase):
         self.lives = LivesHere()
         self.group_rounds = GroupRounds()
         self.marks = Marks(self.env)
+        self.unanswered = Unanswered()
 
     def begin_anew_in_child(self) -> None:
         """After a fork: connections, threads and listeners are the parent's."""
