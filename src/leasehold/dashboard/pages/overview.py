@@ -36,7 +36,12 @@ _SCHEMA: Final = re.compile(r" \(schema (.+)\)$")
 """How a PostgreSQL store names its schema, after an address without user and password."""
 HELD_UP: Final = "Jobs are held up"
 FAILING: Final = "Jobs fail for good"
-IN_WORDS: Final = {"depth": "little room left", "growing": "a growing backlog"}
+IN_WORDS: Final = {
+    "depth": "little room left",
+    "growing": "a growing backlog",
+    "failure_rate": "many failures",
+    "dead_letter_rate": "many dead letters",
+}
 """Checks whose name would not read well in a headline."""
 WHERE_TO_LOOK: Final = {
     "dead_letters": ("failures", "See what failed"),
@@ -100,7 +105,7 @@ def headline(urgent: Sequence[Finding]) -> str:
     >>> headline([lost, Finding(check="dead_letters", level=Level.WARNING, found="7")])
     'Jobs are held up: no worker for mail. Also: dead letters.'
     >>> headline([Finding(check="dead_letter_rate", level=Level.CRITICAL, found="", queue="till")])
-    'Jobs fail for good: dead letter rate in till.'
+    'Jobs fail for good: many dead letters in till.'
     >>> headline([])
     'All is well.'
     """

@@ -118,6 +118,8 @@ document.addEventListener("change", ({ target }) => { if (target.matches(".pick 
 htmx.onLoad((root) => {
   tellTimes(root);
   showChosen();
+  // On a phone these are one line, longer than the screen.
+  for (const nav of root.querySelectorAll(".tabs")) showPlace(nav);
 });
 
 document.addEventListener("DOMContentLoaded", () => {
