@@ -125,6 +125,10 @@ def test_jobs_are_found_by_qualifiers(people: People, query: str, fits: bool) ->
         ("queue:", "needs a value"),
         ("queue>5", "compared with a colon"),
         ('"never closed', "a quote is not closed"),
+        ("queue:a OR queue:b", "all terms have to match"),
+        ("-status:dead", "can leave nothing out"),
+        ("-meta.tenant:acme", "can leave nothing out"),
+        ("meta.:acme", "needs the name of a tag"),
     ],
 )
 def test_a_search_that_means_nothing_is_explained(
