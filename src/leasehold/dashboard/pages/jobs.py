@@ -8,6 +8,7 @@ from leasehold.core.contract.looking import looking
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import Count, JobFilter, Page, looked_through
 from leasehold.core.model.status import Status
+from leasehold.dashboard.id_search import jobs_named
 from leasehold.dashboard.job_columns import (
     COLUMNS,
     NARROW,
@@ -54,6 +55,7 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
         "total": None,
         "stopped": False,
         "is_first": not visit.text("cursor"),
+        "named": [],
     }
     try:
         search = parse(query, now)
@@ -66,6 +68,7 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
         )
         values |= {
             "search": search,
+            "named": _named(desk, search.where, found),
             "read_max": looked_through(search.where, READ_MAX) or READ_MAX,
             "jobs": [(each, _tags(each)) for each in found.jobs],
             "next_cursor": found.next_cursor,
@@ -76,6 +79,12 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
         values["problem"] = str(error)
         return FilledPage("jobs.html", values, status=400)
     return FilledPage("jobs.html", values)
+
+
+def _named(desk: Desk, where: JobFilter, page: Page) -> list[str]:
+    """Jobs that are named by an id; those that the search has found are on the page anyway."""
+    found = {job.id for job in page.jobs}
+    return [each for each in jobs_named(desk, where) if each not in found]
 
 
 def _total(desk: Desk, where: JobFilter, page: Page, *, is_first: bool) -> Count:
