@@ -2,7 +2,8 @@
 
 The order of locks is the same in every write, so that writes never deadlock:
 
-1. the *turn* of the store (`writing.turn`), held alone or shared with others;
+1. the *turn* of the store (`writing.turn`), held alone or shared with others; before it, the lock
+   to go *first*, by the transaction of a task that shares a turn now and will want to be alone;
 2. a write that is alone waits for nothing more: there is no other writer;
 3. a write that shares its turn takes rows of `running` in the order of the jobs' numbers, then the
    row of one worker; a submit takes the ids of new jobs in their own order. Rows of `waiting` and
@@ -377,7 +378,9 @@ class Database(TableDatabase):
         elif not (way.in_any_minute or self._is_of_open_minute(step)):
             raise MinuteIsOver
         answer = operation(step)
-        Links.resolve(step)
+        if alone:
+            # Those who share their turn end no job that others wait for.
+            Links.resolve(step)
         step.flush()
         if step.moved or step.newly_shown:
             tell_who_may_go_on(step)
