@@ -82,6 +82,7 @@ def main() -> None:
         one_job(api, token, 1)
         if sys.stdout.isatty():
             print(f"\nTry it: TOKEN={token}")
+            print(f"    the dashboard (log in with it): {api.removesuffix('/api/v1')}/dashboard/")
             print(f'    curl -s {api}/jobs -H "Authorization: Bearer $TOKEN"')
             print(f"    {shlex.join(queuectl)} top")
             print("A sample job every other second, until Ctrl-C:")

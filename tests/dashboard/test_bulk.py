@@ -13,6 +13,7 @@ import pytest
 from dashboard.conftest import People
 from dashboard.test_pages import dead
 from leasehold import CancelAll, Operation, OperationState
+from leasehold.dashboard import operation_runner
 from leasehold.queue.operations import Operations
 
 HIDDEN = re.compile(r'<input type="hidden" name="([^"]*)" value="([^"]*)">')
@@ -90,6 +91,17 @@ def test_an_operation_is_undone(people: People, ended: threading.Event) -> None:
     assert "It undoes" in client.get("operation", params={"id": undo_id}).text
     again = client.post("do", data=form)
     assert (again.status_code, again.headers["location"]) == (303, f"operation?id={undo_id}")
+
+
+def test_a_small_operation_has_ended_when_its_page_is_shown(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation_runner, "SHOWN_ENDED_SECONDS", 60.0)
+    client = people.somebody("operator")
+    people.queue.submit("a", queue="small")
+    _, form = planned(client, "cancel-found", q="queue:small")
+    page = client.get(client.post("do", data=form).headers["location"])
+    assert "1 of 1 cancelled." in page.text
 
 
 def test_a_form_that_is_sent_twice_is_one_operation(people: People, ended: threading.Event) -> None:

@@ -104,6 +104,22 @@ def test_every_list_fits_a_phone(shop: Shop, path: str) -> None:
         assert page.evaluate(TOO_WIDE) == []
 
 
+def test_jobs_and_chosen_columns_are_in_sight_on_a_phone(shop: Shop) -> None:
+    with opened(shop, "jobs?q=status:pending", PHONE_WIDTH) as page:
+        row = page.locator("tbody tr").first.bounding_box()
+        assert row is not None
+        assert row["y"] + row["height"] < 800
+        # The chosen tab is in sight, though the tabs are wider than the screen.
+        for tab in ("cancelled", "all"):
+            page.goto(shop.url("jobs" if tab == "all" else f"jobs?q=status:{tab}"))
+            expect(page.locator(f"#tab-{tab}")).to_be_in_viewport(ratio=0.9)
+        page.goto(shop.url("jobs?show=task,queue,status,worker,metadata,submitted"))
+        for column in ("id", "one"):
+            cell = page.locator(f"tbody td.{column}").first
+            assert cell.evaluate("cell => cell.offsetWidth") >= 88
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE_WIDTH
+
+
 def test_the_reason_of_a_death_is_not_pushed_off_by_a_long_name(shop: Shop) -> None:
     filled(shop)
     for path, column in (("dead-letters", "of-error"), ("jobs?q=status:dead", "of-error")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from playwright.sync_api import Page, expect
@@ -128,3 +129,15 @@ def test_nothing_moves_for_who_asked_for_less_motion(shop: Shop) -> None:
             cell = page.locator("td.flash").first
             expect(cell).to_be_attached()
             assert cell.evaluate("cell => getComputedStyle(cell).animationName") == animation
+
+
+def test_a_lease_is_seen_to_run_out(shop: Shop) -> None:
+    job = shop.queue.submit("a", queue="counted")
+    assert shop.queue.lease("counted", lease_seconds=300) is not None
+    for has_scripts in (True, False):
+        with shop.page("operator", java_script_enabled=has_scripts) as page:
+            page.goto(shop.url(f"job?id={job.id}"))
+            left = page.locator(".lease [data-countdown]")
+            expect(left).to_have_text(re.compile(r"in 4m\d\ds"))
+            if has_scripts:
+                expect(left).not_to_have_text(left.inner_text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from starlette.applications import Starlette
 
 from dashboard.conftest import asked
@@ -12,6 +13,7 @@ from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo
 from leasehold.core.model.settings import HEARTBEAT_SECONDS
 from leasehold.dashboard.app import dashboard_routes
 from leasehold.dashboard.pages.overview import SAME_SHOWN, alerts_of, few_of, headline
+from leasehold.dashboard.visit import Desk
 from leasehold.env import Env, ManualClock
 from leasehold.observe.findings import Finding, Level
 from leasehold.service.api import Api
@@ -129,3 +131,23 @@ def test_the_job_of_a_silent_worker_says_so_and_what_is_well_is_folded() -> None
     health = asked(app, "/dashboard/health").text
     assert health.index("has been silent since 20") < health.index("<details")
     assert "T00:00:00+00:00" not in health
+
+
+def test_trouble_comes_first_among_workers_and_who_left_nothing_behind_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue, app, clock = shop()
+    queue.submit("a", queue="held")
+    now = clock.now()
+    for name in ("away", "busy", "lost"):
+        info = WorkerInfo(
+            id=name, host="elsewhere", pid=7, queues=("held",), slots=1, started_at=now,
+            heartbeat_at=now,
+        )  # fmt: skip
+        queue.store.register_worker(info, is_remote=True)
+    assert queue.lease("held", worker="lost", lease_seconds=3600) is not None
+    clock.advance(2 * HEARTBEAT_SECONDS + 60)
+    queue.store.renew("busy", [])
+    monkeypatch.setattr(Desk, "gone", lambda *_: {"away", "lost"})
+    page = asked(app, "/dashboard/workers").text
+    assert re.findall('data-row="(.*?)"', page) == ["lost", "busy", "away"]

@@ -7,11 +7,13 @@ import html
 import io
 import json
 import re
+import shlex
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import httpx
 import pytest
@@ -43,12 +45,27 @@ def test_the_first_page_of_an_empty_store_has_a_snippet() -> None:
     app = dashboard(TaskQueue("memory://", num_workers=0), insecure=True)
     page = asked(app, "/")
     assert page.status_code == 200
-    assert "from leasehold import TaskQueue" in page.text
     assert "Nothing yet" in page.text
+    assert "TaskQueue(" not in page.text, "no other process opens a store in memory"
     assert "No job yet" in asked(app, "/jobs").text
     assert "Good news" in asked(app, "/failures").text
     assert "Good news" in asked(app, "/dead-letters").text
     assert "No worker is running" in asked(app, "/workers").text
+
+
+def test_what_the_first_page_has_to_paste_does_what_it_says(tmp_path: Path) -> None:
+    folder = tmp_path / f"it's {'far ' * 20}down"
+    folder.mkdir()
+    with TaskQueue(folder / "jobs.db", num_workers=0) as queue:
+        app = dashboard(queue, insecure=True)
+        program, shell = re.findall("<pre>(.*?)</pre>", asked(app, "/").text, re.DOTALL)
+        for line in html.unescape(shell).splitlines():
+            assert shlex.split(line)[:3] == ["queuectl", "--store", str(folder / "jobs.db")]
+        words = [sys.executable, "-c", html.unescape(program)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        assert done.stdout == "Hello, world!\n"
+        assert [job.task for job in queue.search()] == ["__main__:greet"]
+        assert 'id="verdict"' in asked(app, "/").text
 
 
 def test_the_overview_opens_with_doctors_verdict(people: People) -> None:

@@ -9,7 +9,8 @@ from starlette.applications import Starlette
 from dashboard.conftest import asked
 from leasehold import Every, TaskQueue
 from leasehold.core.model.joblog import LogLine
-from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Fail, JobError
 from leasehold.core.model.records import WorkerInfo
 from leasehold.dashboard import dashboard
 from leasehold.env import Env, ManualClock
@@ -78,3 +79,34 @@ def test_a_log_ends_with_the_newest_line_and_has_the_others_on_request() -> None
     assert "line 49." not in told
     assert told.index("line 50.") < told.index("line 249.")
     assert "line 0." in words(app, "/job?id=chatty&log=all")
+
+
+def test_a_queue_whose_jobs_die_is_drained_too() -> None:
+    app, queue, clock = opened()
+    for _ in range(10):
+        queue.submit("send", queue="mail", max_retries=0)
+    clock.advance(600)
+    now = clock.now()
+    queue.store.register_worker(
+        WorkerInfo(
+            id="w", host="web-1", pid=7, queues=("mail",), slots=5, started_at=now, heartbeat_at=now
+        )
+    )
+    leases = queue.store.exchange(
+        request=LeaseRequest(worker="w", queues=("mail",), limit=5)
+    ).leases
+    outcome = Fail(JobError("Odd", "no"))
+    queue.store.exchange([Settlement(each.job_id, each.version, outcome) for each in leases])
+    clock.advance(60)
+    assert re.search(r" mail active 5 11m 0.0 1.0 5m 0 ", words(app, "/queues"))
+    assert "empty in 5m" in words(app, "/queue?name=mail")
+
+
+def test_a_chart_without_anything_says_what_did_not_happen() -> None:
+    app, queue, clock = opened()
+    queue.submit("send", queue="mail")
+    clock.advance(60)
+    told = words(app, "/")
+    assert "Nothing failed" in told
+    assert "No attempt ended" in told
+    assert "No data" not in told

@@ -63,8 +63,10 @@ class Chart:
     top: float
     show: Callable[[Value], str]
     by_day: bool
-    marks: Sequence[tuple[float, Pin]] = ()
+    marks: Sequence[tuple[float, Pin]]
     """Deploys, each with its place."""
+    empty: str
+    """What it says if nothing happened: that is often good news."""
     is_measured: bool = False
     """Whether a value is None if there was nothing to measure."""
 
@@ -117,6 +119,7 @@ class ChartShape:
     """The name for people and the colour of each metric."""
     together: Callable[[Sequence[float]], float]
     show: Callable[[Value], str]
+    empty: str
 
 
 def _count(value: Value) -> str:
@@ -134,6 +137,7 @@ WANTED: Final = (
         {"submitted": ("submitted", "c-in"), "completed": ("completed", "c-completed")},
         sum,
         _count,
+        "No job came or was completed",
     ),
     ChartShape(
         "Failures",
@@ -141,6 +145,7 @@ WANTED: Final = (
         {"failed": ("failed attempts", "c-failed"), "dead": ("dead letters", "c-dead")},
         sum,
         _count,
+        "Nothing failed",
     ),
     ChartShape(
         "Waiting jobs",
@@ -148,6 +153,7 @@ WANTED: Final = (
         {"pending": ("pending", "c-pending")},
         lambda values: values[-1],
         _count,
+        "Nothing waited",
     ),
     ChartShape(
         "Oldest waiting job",
@@ -155,6 +161,7 @@ WANTED: Final = (
         {"oldest_pending_age_seconds": ("age", "c-age")},
         max,
         _seconds,
+        "Nothing waited",
     ),
     ChartShape(
         "Wait time",
@@ -162,6 +169,7 @@ WANTED: Final = (
         {"wait_p50_seconds": ("p50", "c-in"), "wait_p95_seconds": ("p95", "c-wait")},
         max,
         _seconds,
+        "No job was leased",
     ),
     ChartShape(
         "Run time",
@@ -169,6 +177,7 @@ WANTED: Final = (
         {"run_p50_seconds": ("p50", "c-in"), "run_p95_seconds": ("p95", "c-running")},
         max,
         _seconds,
+        "No attempt ended",
     ),
 )
 MEASURED: Final = ("wait_p50_seconds", "wait_p95_seconds", "run_p50_seconds", "run_p95_seconds")
@@ -221,6 +230,7 @@ def _chart(
         wanted.show,
         by_day,
         places(marks, at),
+        wanted.empty,
         is_measured=all(metric in MEASURED for metric in wanted.metrics),
     )
 

@@ -10,6 +10,8 @@ from leasehold.core.rules.operations import Operation
 from leasehold.errors import LeaseholdError
 from leasehold.queue.operations import Operations
 
+SHOWN_ENDED_SECONDS: Final = 0.25
+"""A small operation ends before its page is shown, which then tells the result at once."""
 LOG: Final = logging.getLogger("leasehold.dashboard")
 
 
@@ -20,9 +22,11 @@ class OperationRunner:
         self._operations = operations
 
     def start(self, operation: Operation) -> None:
-        """Carry an operation out in the background."""
+        """Carry an operation out in the background, which most end before this returns."""
         name = f"leasehold-operation-{operation.id}"
-        threading.Thread(target=self._run, args=(operation,), name=name, daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(operation,), name=name, daemon=True)
+        thread.start()
+        thread.join(SHOWN_ENDED_SECONDS)
 
     def _run(self, operation: Operation) -> None:
         try:

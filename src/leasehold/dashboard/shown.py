@@ -71,6 +71,7 @@ def templates() -> jinja2.Environment:
         took=lambda seconds: "–" if seconds is None else took(seconds),
         utc=utc,
         relative=relative,
+        until=until,
         percent=percent,
         short=short,
         quoted=quoted,
@@ -185,6 +186,21 @@ def relative(moment: datetime, now: datetime) -> str:
     """
     seconds = (now - moment).total_seconds()
     return f"{age_of(seconds)} ago" if seconds >= 0 else f"in {age_of(-seconds)}"
+
+
+def until(moment: datetime, now: datetime) -> str:
+    """The same by the second for the next two hours: it is watched as it counts down.
+
+    >>> noon = datetime(2030, 1, 1, 12, tzinfo=UTC)
+    >>> until(noon.replace(minute=4, second=5), noon), until(noon.replace(minute=1), noon)
+    ('in 4m05s', 'in 60s')
+    >>> until(noon.replace(hour=15), noon), until(noon, noon.replace(second=3))
+    ('in 3h', '3s ago')
+    """
+    seconds = int((moment - now).total_seconds())
+    if not 2 * 60 <= seconds < 2 * 3600:
+        return relative(moment, now)
+    return f"in {seconds // 60}m{seconds % 60:02}s"
 
 
 def short(job_id: str) -> str:

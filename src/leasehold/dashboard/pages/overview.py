@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -31,9 +32,16 @@ NAME_LENGTH_MAX: Final = 40
 SAME_SHOWN: Final = 3
 """How many alerts of the same kind are shown one by one, since hundreds of queues may have it."""
 
+_SCHEMA: Final = re.compile(r" \(schema (.+)\)$")
+"""How a PostgreSQL store names its schema, after an address without user and password."""
 HELD_UP: Final = "Jobs are held up"
 FAILING: Final = "Jobs fail for good"
-IN_WORDS: Final = {"depth": "little room left", "growing": "a growing backlog"}
+IN_WORDS: Final = {
+    "depth": "little room left",
+    "growing": "a growing backlog",
+    "failure_rate": "many failures",
+    "dead_letter_rate": "many dead letters",
+}
 """Checks whose name would not read well in a headline."""
 WHERE_TO_LOOK: Final = {
     "dead_letters": ("failures", "See what failed"),
@@ -97,7 +105,7 @@ def headline(urgent: Sequence[Finding]) -> str:
     >>> headline([lost, Finding(check="dead_letters", level=Level.WARNING, found="7")])
     'Jobs are held up: no worker for mail. Also: dead letters.'
     >>> headline([Finding(check="dead_letter_rate", level=Level.CRITICAL, found="", queue="till")])
-    'Jobs fail for good: dead letter rate in till.'
+    'Jobs fail for good: many dead letters in till.'
     >>> headline([])
     'All is well.'
     """
@@ -135,7 +143,8 @@ def overview(desk: Desk, visit: Visit) -> FilledPage:
     queue = desk.queue
     infos = queue.list_queues()
     if not infos and not queue.schedules.list():
-        return FilledPage("first_run.html", {"title": "Overview", "page": "overview"})
+        values = {"title": "Overview", "page": "overview", "address": address_of(queue.describe())}
+        return FilledPage("first_run.html", values)
     workers = queue.workers()
     findings = desk.findings(infos, workers)
     urgent = sorted(
@@ -172,6 +181,18 @@ def overview(desk: Desk, visit: Visit) -> FilledPage:
             "came_with_deploy": brought_by(deploy, failures) if urgent else [],
         },
     )
+
+
+def address_of(store: Mapping[str, Any]) -> str | None:
+    """The URL of a store, from its description, as another process would open it; None if none can.
+
+    >>> address_of({"kind": "postgresql", "path": "postgresql://db/jobs (schema tests)"})
+    'postgresql://db/jobs?schema=tests'
+    >>> address_of({"kind": "sqlite", "path": "/srv/jobs.db"}), address_of({"kind": "memory"})
+    ('/srv/jobs.db', None)
+    """
+    path = str(store.get("url") or store.get("path") or "")
+    return _SCHEMA.sub(r"?schema=\1", path) or None
 
 
 def chosen_range(visit: Visit) -> Range:

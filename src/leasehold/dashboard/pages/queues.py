@@ -36,7 +36,9 @@ class QueueRow:
 
     @property
     def out_per_minute(self) -> float:
-        return self.lately.completed / (ALERT_SECONDS / 60)
+        """Jobs that ended, in whichever way: those that die leave the queue, too."""
+        ended = self.lately.completed + self.lately.dead + self.lately.cancelled
+        return ended / (ALERT_SECONDS / 60)
 
     @property
     def failing(self) -> float | None:

@@ -38,7 +38,7 @@ def workers(desk: Desk, visit: Visit) -> FilledPage:
     every = beat_seconds(settings.values)
     known = [(each, _state(each, gone, now, every)) for each in registered]
     # Healthy workers are sorted by name: by heartbeats, they would constantly change places.
-    known.sort(key=lambda each: (each[1] in WELL, *_place(*each)))
+    known.sort(key=lambda each: (_rank(*each), *_place(*each)))
     alive = {each.id for each, _ in known}
     stops = settings.stops
     totals = desk.queue.worker_totals(limit=TOTALS_SHOWN)
@@ -56,6 +56,13 @@ def workers(desk: Desk, visit: Visit) -> FilledPage:
             "gone": [each for each in totals if each.worker not in alive][:20],
         },
     )
+
+
+def _rank(worker: WorkerInfo, state: str) -> int:
+    """Trouble comes first, and last those that have gone and left nothing behind."""
+    if state in WELL:
+        return 1
+    return 2 if state in ("gone", "dead") and not worker.jobs else 0
 
 
 def _place(worker: WorkerInfo, state: str) -> tuple[str, str]:

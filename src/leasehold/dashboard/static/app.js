@@ -13,6 +13,12 @@ function age(seconds) {
   return `${Math.floor(seconds / 86400)}d`;
 }
 
+// A lease is watched as it runs out: by the second for the next two hours.
+function countdown(seconds) {
+  if (seconds < 120 || seconds >= 7200) return age(seconds);
+  return `${Math.floor(seconds / 60)}m${String(Math.floor(seconds % 60)).padStart(2, "0")}s`;
+}
+
 function tellTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
@@ -21,7 +27,8 @@ function tellTimes(root) {
       continue;
     }
     const seconds = (Date.now() - moment) / 1000;
-    time.textContent = seconds >= 0 ? `${age(seconds)} ago` : `in ${age(-seconds)}`;
+    const left = "countdown" in time.dataset ? countdown : age;
+    time.textContent = seconds >= 0 ? `${age(seconds)} ago` : `in ${left(-seconds)}`;
     if (!time.dataset.utc) time.dataset.utc = time.title;
     time.title = `${moment.toLocaleString()} here\n${time.dataset.utc}`;
   }
@@ -111,6 +118,8 @@ document.addEventListener("change", ({ target }) => { if (target.matches(".pick 
 htmx.onLoad((root) => {
   tellTimes(root);
   showChosen();
+  // On a phone these are one line, longer than the screen.
+  for (const nav of root.querySelectorAll(".tabs")) showPlace(nav);
 });
 
 document.addEventListener("DOMContentLoaded", () => {
