@@ -170,6 +170,56 @@ def test_priorities_letters_groups_and_queues(people: People, ended: threading.E
     assert people.store.get(gone) is None
 
 
+def test_a_replay_tells_of_the_jobs_that_ended_because_of_the_others(
+    people: People, ended: threading.Event
+) -> None:
+    """Replayed alone, each would complete, and those behind it stay cancelled without a word."""
+    client = people.somebody("operator")
+    charges = [people.queue.submit("charge", queue="chains", job_id=f"charge-{n}") for n in "ab"]
+    ships = [
+        people.queue.submit("ship", queue="chains", job_id=f"ship-{n}", depends_on=[f"charge-{n}"])
+        for n in "ab"
+    ]
+    for _ in charges:
+        lease = people.queue.lease("chains", wait=0)
+        assert lease is not None
+        people.queue.nack(lease, requeue=False)
+    page, form = planned(client, "replay-letters", queue="chains")
+    told = "2 other jobs were cancelled because of these, and stay cancelled."
+    assert told in page
+    assert "Replay them, too…" in page
+    page, form = planned(client, "replay-letters", queue="chains", dependents="on")
+    assert "and the jobs that ended because of them?" in unescape(page)
+    assert told not in page
+    assert "Replay 4 jobs" in page
+    narrower = {name: value for name, value in form.items() if name != "dependents"}
+    assert client.post("do", data=narrower).status_code == 400, "not what was announced"
+    (group,) = people.queue.failures("chains")
+    _, alone = planned(client, "replay-group", fingerprint=group.fingerprint)
+    operation = client.get("operation", params={"id": agree(client, alone, ended)}).text
+    assert told in operation
+    assert "Replay them, too…" in operation
+    assert [each.status().value for each in charges] == ["pending"] * 2
+    assert [each.status().value for each in ships] == ["cancelled"] * 2
+
+
+def test_all_that_ended_because_of_a_failure_is_replayed_in_one_operation(
+    people: People, ended: threading.Event
+) -> None:
+    client = people.somebody("operator")
+    charge = people.queue.submit("charge", queue="whole", job_id="whole-charge")
+    people.queue.submit("ship", queue="whole", job_id="whole-ship", depends_on=[charge.id])
+    lease = people.queue.lease("whole", wait=0)
+    assert lease is not None
+    people.queue.nack(lease, requeue=False)
+    _, form = planned(client, "replay-letters", queue="whole", dependents="on")
+    page = client.get("operation", params={"id": agree(client, form, ended)}).text
+    assert "2 of 2 replayed" in page
+    assert "because of these" not in page
+    assert people.queue.get("whole-ship").status.value == "blocked"
+    assert charge.status().value == "pending"
+
+
 def test_one_that_nobody_carries_out_is_stopped_or_continued(
     people: People, ended: threading.Event
 ) -> None:

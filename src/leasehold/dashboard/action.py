@@ -9,6 +9,7 @@ from typing import Final
 from leasehold.core.model.job import Job
 from leasehold.core.model.tokens import Role
 from leasehold.core.rules.operations import Operation, Plan
+from leasehold.dashboard.left_behind import NOBODY, LeftBehind
 from leasehold.dashboard.visit import Desk, FilledPage
 from leasehold.errors import InvalidRequestError
 from leasehold.service.api import OPERATIONS
@@ -35,6 +36,7 @@ class Question:
     """The plan of an order to many jobs."""
     samples: tuple[Job, ...] = ()
     why_skipped: str = ""
+    left_behind: LeftBehind = NOBODY
 
 
 @dataclass(frozen=True)
