@@ -137,6 +137,22 @@ def test_a_search_that_means_nothing_is_explained(
     assert explained in page.text
 
 
+@pytest.mark.parametrize("job_id", ["waiting-mail", "order-108:charge"])
+def test_the_id_of_a_job_finds_it_without_a_qualifier(people: People, job_id: str) -> None:
+    """It is what people have to paste."""
+    people.queue.submit("work", "told", queue="pasted", job_id=job_id)
+    people.queue.submit("work", job_id, queue="pasted")
+    client = people.somebody("operator")
+    page = client.get("jobs", params={"q": job_id})
+    assert "1 job matches" in page.text
+    assert f'name="q" value="id:{job_id}"' in page.text, "orders are about that job"
+    word = f'"{job_id}"'
+    assert "Look for" in page.text
+    other = client.get("jobs", params={"q": word})
+    assert "1 job matches" in other.text
+    assert f">{job_id}<" not in other.text
+
+
 def test_jobs_come_page_by_page_and_as_files(people: People) -> None:
     people.queue.submit_many([NewJob("=cmd|calc", (n,), queue="many") for n in range(60)])
     client = people.somebody("producer")
@@ -229,6 +245,10 @@ def test_failures_are_grouped_and_their_dead_letters_counted(people: People) -> 
     page = client.get("failures", params={"queue": "grouped"})
     assert page.text.count("data-row=") == 1
     assert "order &lt;n&gt; has no address" in page.text
+    name = re.search(r'<a class="what"[^>]*>(.*?)</a>', page.text, re.DOTALL)
+    assert name is not None, "all that names the failure leads to it"
+    assert "in shop:charge" in name[1]
+    assert "has no address" in name[1]
     [group] = people.queue.failures("grouped")
     one = client.get("failure", params={"fingerprint": group.fingerprint})
     assert "died of this error" in one.text

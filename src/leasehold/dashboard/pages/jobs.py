@@ -29,7 +29,8 @@ COMPLETED_MAX: Final = 200
 
 
 def jobs(desk: Desk, visit: Visit) -> FilledPage:
-    query = visit.text("q").strip()
+    asked = visit.text("q").strip()
+    query = _of_the_job(desk, asked)
     now = desk.queue.now()
     columns = chosen_columns(visit.query.getlist("show"))
     values: dict[str, Any] = {
@@ -37,6 +38,7 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
         "page": "jobs",
         "now": now,
         "q": query,
+        "word": asked if asked != query else "",
         "qualifiers": QUALIFIERS,
         "completions": _completions(desk),
         "views": desk.store.pins("view"),
@@ -76,6 +78,18 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
         values["problem"] = str(error)
         return FilledPage("jobs.html", values, status=400)
     return FilledPage("jobs.html", values)
+
+
+def _of_the_job(desk: Desk, query: str) -> str:
+    """The search itself; or, if it is a job's id and nothing else, a search for that job.
+
+    An id is what people have to paste, and words are looked for in payloads and errors only.
+    """
+    begins = query.partition(":")[0]
+    is_search = begins in QUALIFIERS or begins.startswith("meta.") or quoted(query) != query
+    if not query or is_search or desk.store.get(query) is None:
+        return query
+    return f"id:{query}"
 
 
 def _total(desk: Desk, where: JobFilter, page: Page, *, is_first: bool) -> Count:
