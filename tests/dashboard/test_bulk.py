@@ -14,6 +14,7 @@ from dashboard.conftest import People
 from dashboard.test_pages import dead
 from leasehold import CancelAll, Operation, OperationState
 from leasehold.dashboard import operation_runner
+from leasehold.dashboard.app import AGAIN
 from leasehold.queue.operations import Operations
 
 HIDDEN = re.compile(r'<input type="hidden" name="([^"]*)" value="([^"]*)">')
@@ -102,6 +103,20 @@ def test_a_small_operation_has_ended_when_its_page_is_shown(
     _, form = planned(client, "cancel-found", q="queue:small")
     page = client.get(client.post("do", data=form).headers["location"])
     assert "1 of 1 cancelled." in page.text
+
+
+def test_an_open_page_of_an_operation_that_ended_says_so_at_once(
+    people: People, ended: threading.Event
+) -> None:
+    """Pages that look again share what they read for some seconds."""
+    client = people.somebody("operator")
+    people.queue.submit("a", queue="watched")
+    operations = people.queue.operations
+    begun = operations.begin(operations.plan(CancelAll(), queue="watched"))
+    client.headers[AGAIN] = "1"
+    assert "1 of 1 cancelled" not in client.get("operation", params={"id": begun.id}).text
+    agree(client, {"order": "continue-operation", "operation": begun.id}, ended)
+    assert "1 of 1 cancelled" in client.get("operation", params={"id": begun.id}).text
 
 
 def test_a_form_that_is_sent_twice_is_one_operation(people: People, ended: threading.Event) -> None:

@@ -178,7 +178,7 @@ ORDERS: Final[dict[str, Action]] = {
         "The job was cancelled, or is asked to stop.", _to_job, _ask_cancel,
     ),
     "replay": Action(
-        OPERATOR, operation_of("replay", "job_id"), "The job gets another attempt.", _to_job,
+        OPERATOR, operation_of("replay", "job_id"), "The job was given another attempt.", _to_job,
     ),
     "discard": Action(
         OPERATOR, operation_of("discard", "job_id"), "The job was deleted.", _to("jobs"),
