@@ -201,4 +201,4 @@ def test_a_job_that_ends_while_its_page_is_read_is_shown_as_it_ended(
     monkeypatch.setattr(TaskQueue, "why", ends_first)
     page = page_of(people, job.id)
     assert "It has ended" in page
-    assert ">running<" not in page
+    assert "s-running" not in page
