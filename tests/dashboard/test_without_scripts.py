@@ -42,7 +42,7 @@ def test_queues_and_settings(shop: Shop) -> None:
         page.get_by_role("link", name="Change the rules").click()
         page.get_by_label("max depth").fill("40")
         press(page, "Save the rules")
-        done(page, "Rules changed: 1.")
+        done(page, "1 rule changed.")
         press(page, "Purge…", "Purge 1 job")
         expect(page.locator("h1")).to_have_text("Purge 1 job")
         until(lambda: not shop.queue.count(queue=name).jobs)
@@ -88,7 +88,7 @@ def test_one_job_and_many(shop: Shop) -> None:
     with shop.page("operator", java_script_enabled=False) as page:
         page.goto(shop.url(f"job?id={dead}"))
         press(page, "Replay")
-        done(page, "gets another attempt")
+        done(page, "was given another attempt")
         page.goto(shop.url(f"jobs?q=queue:{name} status:pending"))
         page.get_by_placeholder("Name").fill(name)
         press(page, "Keep this search")

@@ -47,7 +47,7 @@ class Action:
     do: Callable[[Desk, Caller, Fields], int | Operation]
     """Carries it out; returns how many jobs were changed, or the operation that carries it out."""
     told: str
-    """The message of the next page; {n} is that number."""
+    """The message of the next page; {jobs} and {rules} are that number of them."""
     back: Callable[[Fields], str]
     """The page to go to afterwards."""
     ask: Callable[[Desk, Fields], Question] | None = None

@@ -229,7 +229,8 @@ def told(order: str, count: str) -> str | None:
     """A page's message about an order that was carried out just now; None for an unknown one."""
     if order not in ORDERS or not (count.isascii() and count.isdecimal() and len(count) < 12):
         return None
-    return ORDERS[order].told.format(n=f"{int(count):,}")
+    n = int(count)
+    return ORDERS[order].told.format(jobs=counted(n, "job"), rules=counted(n, "rule"))
 
 
 def order_named(name: str) -> Action:
