@@ -28,6 +28,7 @@ _TERM: Final = re.compile(
 _ESCAPED: Final = re.compile(r'\\(["\\])')
 _NEEDS_QUOTES: Final = re.compile(r'[\s",]')
 _SPAN: Final = re.compile(r"-?(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhdw])")
+_EXCLUDED: Final = re.compile(r"-([A-Za-z_][\w.-]*)[:<>].*")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 DIGITS_MAX: Final = 300
 """Nobody can be looking for a longer number."""
@@ -86,6 +87,8 @@ def parse(query: str, now: datetime) -> Search:
         is_quoted = given.startswith('"')
         value = _ESCAPED.sub(r"\1", given[1:-1]) if is_quoted else given
         if name is None:
+            if not is_quoted:
+                _check_word(value)
             words.append(value)
         elif not value:
             raise SearchError(f"“{name}{sign}” needs a value, such as {_example(name)}")
@@ -97,6 +100,18 @@ def parse(query: str, now: datetime) -> Search:
     if "text" in fields and not fields.keys() & {"created_from", "finished_from", "ids"}:
         since = fields["created_from"] = now - timedelta(seconds=TEXT_SECONDS)
     return Search(JobFilter(**fields), since)
+
+
+def _check_word(word: str) -> None:
+    """Refuse what other search boxes understand, and this one would look for as a text."""
+    if word in ("AND", "OR", "NOT"):
+        raise SearchError(
+            f"all terms have to match, and “{word}” is none: several values of one are given with "
+            f'a comma, such as status:failed,dead; as a text it is "{word}", in quotes'
+        )
+    excluded = _EXCLUDED.fullmatch(word)
+    if excluded is not None and (excluded[1] in QUALIFIERS or excluded[1].startswith("meta.")):
+        raise SearchError(f"“{word}”: a search can leave nothing out")
 
 
 def quoted(value: object) -> str:
@@ -116,6 +131,8 @@ def _take(
 ) -> None:
     if name.startswith("meta."):
         _only_equal(name, sign)
+        if name == "meta.":
+            raise SearchError(f"“{name}” needs the name of a tag, such as {QUALIFIERS[name]}")
         fields.setdefault("metadata", {})[name[5:]] = value if is_quoted else _plain(value)
     elif name in _MANY:
         _only_equal(name, sign)

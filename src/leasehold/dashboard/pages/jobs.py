@@ -8,6 +8,7 @@ from leasehold.core.contract.looking import looking
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import Count, JobFilter, Page, looked_through
 from leasehold.core.model.status import Status
+from leasehold.dashboard.id_search import jobs_named
 from leasehold.dashboard.job_columns import (
     COLUMNS,
     NARROW,
@@ -29,8 +30,7 @@ COMPLETED_MAX: Final = 200
 
 
 def jobs(desk: Desk, visit: Visit) -> FilledPage:
-    asked = visit.text("q").strip()
-    query = _of_the_job(desk, asked)
+    query = _of_the_job(desk, visit.text("q").strip())
     now = desk.queue.now()
     columns = chosen_columns(visit.query.getlist("show"))
     values: dict[str, Any] = {
@@ -38,7 +38,6 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
         "page": "jobs",
         "now": now,
         "q": query,
-        "word": asked if asked != query else "",
         "qualifiers": QUALIFIERS,
         "completions": _completions(desk),
         "views": desk.store.pins("view"),
@@ -56,6 +55,7 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
         "total": None,
         "stopped": False,
         "is_first": not visit.text("cursor"),
+        "named": [],
     }
     try:
         search = parse(query, now)
@@ -68,6 +68,7 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
         )
         values |= {
             "search": search,
+            "named": _named(desk, search.where, found),
             "read_max": looked_through(search.where, READ_MAX) or READ_MAX,
             "jobs": [(each, _tags(each)) for each in found.jobs],
             "next_cursor": found.next_cursor,
@@ -81,15 +82,21 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
 
 
 def _of_the_job(desk: Desk, query: str) -> str:
-    """The search itself; or, if it is a job's id and nothing else, a search for that job.
+    """The search itself; or, if it is an id that would be taken for a qualifier, a search for it.
 
-    An id is what people have to paste, and words are looked for in payloads and errors only.
+    Jobs of workflows have such ids: `order-17:charge`.
     """
-    begins = query.partition(":")[0]
+    begins, colon, _ = query.partition(":")
     is_search = begins in QUALIFIERS or begins.startswith("meta.") or quoted(query) != query
-    if not query or is_search or desk.store.get(query) is None:
+    if not colon or is_search or desk.store.get(query) is None:
         return query
     return f"id:{query}"
+
+
+def _named(desk: Desk, where: JobFilter, page: Page) -> list[str]:
+    """Jobs that are named by an id; those that the search has found are on the page anyway."""
+    found = {job.id for job in page.jobs}
+    return [each for each in jobs_named(desk, where) if each not in found]
 
 
 def _total(desk: Desk, where: JobFilter, page: Page, *, is_first: bool) -> Count:
