@@ -381,3 +381,16 @@ def test_a_consumer_that_names_no_possible_process_breaks_no_page(people: People
     observer = people.somebody("observer")
     for page in ("", "queues", "workers", "health"):
         assert observer.get(page).status_code == 200
+
+
+def test_a_page_that_is_not_there_has_its_colours_wherever_it_is_looked_for(people: People) -> None:
+    """Addresses are relative: those of a page below another one lead up first."""
+    client = people.somebody("operator")
+    for path, up in (("nothing", ""), ("jobs/x", "../"), ("jobs/x/y", "../../")):
+        page = client.get(path)
+        assert page.status_code == 404
+        assert "There is no such page." in page.text
+        style = re.search(r'rel="stylesheet" href="([^"]*)"', page.text)
+        assert style is not None
+        assert style[1].startswith(f"{up}static/app.css")
+        assert client.get(str(page.url.join(style[1]))).status_code == 200

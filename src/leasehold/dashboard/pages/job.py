@@ -13,7 +13,7 @@ from leasehold.core.model.phrases import counted
 from leasehold.core.model.reason import Reason, ReasonKind
 from leasehold.core.model.records import WorkerInfo, is_at_work, is_late
 from leasehold.core.model.settings import beat_seconds
-from leasehold.core.model.status import WAITING, Status
+from leasehold.core.model.status import WAITING, Event, Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.dashboard.attempt_strip import strip
 from leasehold.dashboard.graph_picture import picture
@@ -90,6 +90,7 @@ def _read(desk: Desk, visit: Visit, job_id: str) -> FilledPage:
                 (each, shown_traceback(each.error.traceback if each.error else None))
                 for each in shown
             ],
+            "replays": any(event.event is Event.REPLAYED for event in history),
             "attempts_left_out": len(attempts) - len(shown),
             "metadata": without_secrets(found.metadata or {}),
             "hidden": HIDDEN,
