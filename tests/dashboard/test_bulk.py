@@ -63,7 +63,7 @@ def test_what_is_announced_is_what_is_done(people: People, ended: threading.Even
     assert "Replay 2 jobs" in page
     assert "1 left alone: only dead and cancelled jobs are replayed" in page
     assert first[-8:] in page
-    assert "You can undo this until a worker takes them" in page
+    assert "Until a worker takes a job, you can undo this for it" in page
     late = dead(people, "here")
     people.queue.replay(second)
     operation_id = agree(client, form, ended)

@@ -168,7 +168,7 @@ def test_the_queue_and_a_running_job_tell_how_long_its_task_usually_takes(people
     for task in ("slow", "quick", "quick"):
         run(task)
     page = client.get("queue", params={"name": "timed"}).text
-    assert "its latest 3 jobs that ended within a day" in words_of(page)
+    assert "the latest 3 jobs that ended in the last day" in words_of(page)
     shown = page.partition('id="tasks"')[2].partition("</table>")[0]
     assert re.findall(r'data-row="(\w+)"', shown) == ["quick", "slow"], "the busiest first"
     [quick, _] = re.findall(r"<tr data-row.*?</tr>", shown)

@@ -97,7 +97,7 @@ def test_one_job_and_many(shop: Shop) -> None:
         done(page, "was given another attempt")
         page.goto(shop.url(f"jobs?q=queue:{name} status:pending"))
         page.get_by_placeholder("Name").fill(name)
-        press(page, "Keep this search")
+        press(page, "Save this search")
         done(page, "The view is saved")
         page.locator(".view a", has_text=name).click()
         press(page, "Reprioritize…")
