@@ -51,6 +51,7 @@ WHERE_TO_LOOK: Final = {
     "depth": ("queue", "See the queue"),
     "growing": ("queue", "See the queue"),
     "no_worker": ("queue", "See the queue"),
+    "paused": ("queue", "See the queue"),
     "workers": ("workers", "See the workers"),
     "leases": ("workers", "See who holds what"),
     "schedules": ("schedules", "See the schedules"),
