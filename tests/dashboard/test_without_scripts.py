@@ -73,6 +73,12 @@ def test_schedules_and_workers(shop: Shop) -> None:
             page.locator(f"tr[data-row={name}]").get_by_role("button", name=button).click()
             done(page, words)
         assert shop.queue.count(queue=name).jobs == 1
+        page.goto(shop.url("failures"))
+        page.get_by_text("Mark a deploy").click()
+        page.get_by_label("Version that was deployed").fill(f"v-{name}")
+        press(page, "Mark it now")
+        done(page, "The deploy is marked")
+        assert shop.queue.deploys()[-1].name == f"v-{name}"
         page.goto(shop.url("workers"))
         page.locator(f"section[data-row={name}]").get_by_role("button", name="Stop…").click()
         press(page, "Stop the worker")
