@@ -92,6 +92,19 @@ def test_a_refusal_leaves_the_transaction_as_it_was(store: PostgresStore, own: A
     assert store.get("new") is None
 
 
+def test_a_connection_outlives_any_number_of_refusals(
+    store: PostgresStore, own: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.submit([draft("taken")])
+    for n in range(12):
+        store.submit_within(own, [draft(f"new-{n}")])
+        with pytest.raises(DuplicateJobError):
+            store.submit_within(own, [draft("taken")])
+    own.commit()
+    assert store.stats().submitted == 13
+    assert [each.getMessage() for each in caplog.records if each.name == "psycopg"] == []
+
+
 def test_a_connection_that_cannot_be_used_is_refused_by_its_kind(
     url: str, store: PostgresStore, own: Any
 ) -> None:

@@ -43,6 +43,7 @@ from psycopg.errors import LockNotAvailable, UniqueViolation
 from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.model.lives import LivesHere
 from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.rules.clock import Pace
 from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
@@ -105,7 +106,8 @@ STORE_ID: Final = "SELECT store_id FROM store_state"
 NOTE_ALONE: Final = """
     UPDATE store_state SET clock = greatest(clock, $1), alone_generation = alone_generation + 1
 """
-NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"
+NOW: Final = f"SELECT clock, {SERVER_MICROS}, pace_clock, pace_server FROM store_state"
+SET_PACE: Final = "UPDATE store_state SET pace_clock = $1, pace_server = $2"
 
 
 class Database(TableDatabase):
@@ -389,7 +391,12 @@ class Database(TableDatabase):
         return answer, step
 
     def _is_of_open_minute(self, step: Step) -> bool:
-        return step.found.open_minute >= step.now // MINUTE_MICROS
+        # A clock that stands still would never end the minute.
+        return step.found.open_minute >= step.now // MINUTE_MICROS and not self._new_pace(step)
+
+    def _new_pace(self, step: Step) -> Pace | None:
+        found = step.found
+        return self.clock.new_pace(found.clock, found.server, found.pace)
 
     def _step(
         self,
@@ -421,7 +428,7 @@ class Database(TableDatabase):
         known = self.remembered.at(db, found)
         if db.is_own:
             self.remembered.note(found)
-        now = self.clock.time(found.clock, found.server)
+        now = self.clock.time(found.clock, found.server, found.pace)
         numbers = self.remembered.worker_numbers(now // MINUTE_MICROS)
         step = Step(db, self.env, now, found, known, numbers, sent, loans, alone=alone)
         step.grants = self.grants
@@ -437,6 +444,8 @@ class Database(TableDatabase):
         if step.found.server_was_started:
             row: Any = step.execute(remembered.RAISE_VERSIONS).fetchone()
             step.found = step.found._replace(version_base=row[0], server_was_started=False)
+        if pace := self._new_pace(step):
+            step.execute(SET_PACE, pace)
         if step.found.has_deltas:
             step.fold()
         minute = step.now // MINUTE_MICROS
@@ -471,7 +480,8 @@ class Database(TableDatabase):
     def now(self, db: statements.SqlConnection) -> int:
         """The store's time in microseconds, for callers that only read."""
         row: Any = db.execute(NOW).fetchone()
-        return self.clock.time(*row)
+        clock, server, *pace = row
+        return self.clock.time(clock, server, Pace(*pace))
 
 
 _OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()
