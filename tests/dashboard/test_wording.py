@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html import unescape
 
+import pytest
+
 from dashboard.conftest import People, asked
 from dashboard.test_pages import dead
 from dashboard.test_screens import opened, words
@@ -12,6 +14,7 @@ from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Fail, JobError
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.search import JobFilter
+from leasehold.dashboard.pages import failures
 from leasehold.dashboard.theme import COOKIE
 
 
@@ -111,8 +114,8 @@ def test_a_mistake_is_a_sentence_in_the_colours_that_were_chosen(people: People)
     client = people.somebody("operator")
     client.cookies.set(COOKIE, "dark")
     for path, told in (
-        ("nowhere", "<p>There is no such page</p>"),
-        ("confirm?order=nothing", "<p>There is no order 'nothing'</p>"),
+        ("nowhere", "<p>There is no such page.</p>"),
+        ("confirm?order=nothing", "<p>There is no order 'nothing'.</p>"),
         ("login", "Log in"),
     ):
         page = client.get(path).text
@@ -128,3 +131,18 @@ def test_a_rule_that_says_the_same_of_many_queues_is_one_line() -> None:
     told = words(app, "/health")
     assert "Depth ok in all 40 queues" in told
     assert "quiet-17" not in told
+
+
+def test_the_dead_letters_of_a_large_group_are_counted_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(failures, "COUNTED_MAX", 2)
+    app, queue, _ = opened()
+    for number in range(3):
+        queue.submit("send", queue="mail", job_id=f"job-{number}", max_retries=0)
+        [lease] = queue.store.exchange(request=LeaseRequest(worker="w", queues=("mail",))).leases
+        queue.store.exchange([Settlement(lease.job_id, lease.version, Fail(JobError("Odd", "no")))])
+    [group] = queue.failures()
+    assert "Dead letters more than 2 " in words(app, f"/failure?fingerprint={group.fingerprint}")
+    asked_for = f"/confirm?order=replay-group&fingerprint={group.fingerprint}"
+    assert "Replay 3 jobs" in words(app, asked_for), "a plan counts all"

@@ -45,5 +45,5 @@ def _back(fields: Fields) -> str:
 
 
 GRAPH_ORDERS = {
-    "replay-graph": Action(OPERATOR, _do, "Jobs replayed: {n}.", _back, _ask),
+    "replay-graph": Action(OPERATOR, _do, "{jobs} replayed.", _back, _ask),
 }

@@ -18,9 +18,11 @@ def age_of(seconds: float) -> str:
 def took(seconds: float) -> str:
     """How long something took: often less than a second.
 
-    >>> took(0.00042), took(0.0421), took(1.234), took(75)
-    ('0.4ms', '42ms', '1.2s', '75s')
+    >>> took(0.00042), took(0.0421), took(1.234), took(75), took(0)
+    ('0.4ms', '42ms', '1.2s', '75s', '0s')
     """
+    if seconds < 0.00005:
+        return "0s"
     if seconds < 0.01:
         return f"{seconds * 1000:.1f}ms"
     if seconds < 0.9995:

@@ -5,13 +5,12 @@ A rule whose figure is missing says "unknown", never "ok".
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
 
-from leasehold.core.model.advice import worker_start
+from leasehold.core.model.advice import words, worker_start
 from leasehold.core.model.durations import duration_text
 from leasehold.core.model.phrases import counted
 from leasehold.observe.findings import Finding, Level
@@ -19,6 +18,7 @@ from leasehold.observe.findings import Finding, Level
 DEAD_PER_MINUTE_MAX: Final = 10.0
 NO_WORKER_SECONDS_MAX: Final = 300.0
 UNSERVED_SECONDS_MAX: Final = 10.0
+PAUSED_SECONDS_MAX: Final = 1800.0
 FAILURE_RATE_MAX: Final = 0.05
 DEPTH_SHARE_MAX: Final = 0.80
 TAIL_RATIO_MAX: Final = 10.0
@@ -65,6 +65,9 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     """How many live workers serve it."""
     paused: bool = False
+    paused_seconds: float | None = None
+    """If it is paused, how long ago its state or rules last changed, and who changed them."""
+    paused_by: str | None = None
     max_depth: int | None = None
     oldest_pending_seconds: float | None = None
     dead_per_minute: float | None = None
@@ -131,6 +134,28 @@ def no_worker(figures: QueueFigures) -> Finding:
     )
 
 
+def paused(figures: QueueFigures) -> Finding:
+    """A warning when jobs wait in a queue that was paused more than 30 minutes ago.
+
+    A pause is an order: until then somebody is probably at work on it.
+    """
+    if not figures.paused or not figures.pending:
+        return _finding("paused", figures, Level.OK, "paused" if figures.paused else "not paused")
+    waits = "waits" if figures.pending == 1 else "wait"
+    found = f"{counted(figures.pending, 'pending job')} {waits}"
+    if figures.paused_seconds is None:
+        return _unknown("paused", figures, f"{found}; for how long")
+    by = f" by {figures.paused_by}" if figures.paused_by else ""
+    return _finding(
+        "paused",
+        figures,
+        Level.WARNING if figures.paused_seconds > PAUSED_SECONDS_MAX else Level.OK,
+        f"{found}; last changed {duration_text(figures.paused_seconds)} ago{by}",
+        "no job of it starts until somebody resumes it",
+        f"if nobody needs the pause any more: queuectl queue resume {_name(figures)}",
+    )
+
+
 def failure_rate(figures: QueueFigures) -> Finding:
     """A warning when more than 5 % of the attempts fail."""
     rate = figures.failure_rate
@@ -145,7 +170,7 @@ def failure_rate(figures: QueueFigures) -> Finding:
         f"{rate:.1%} of {figures.attempts:,} attempts failed"
         + ("" if enough else f" (fewer than {ATTEMPTS_MIN} are too few to judge)"),
         "retries cost time, and some of these jobs will be dead letters",
-        f"see which errors, and since when: queuectl stats {_name(figures)} --by error",
+        f"see which errors, and since when: queuectl stats --by error {_name(figures)}",
     )
 
 
@@ -163,7 +188,7 @@ def depth(figures: QueueFigures) -> Finding:
         f"it is paused, so nothing leaves it: queuectl queue resume {_name(figures)}"
         if figures.paused
         else f"see what takes so long: queuectl stats {_name(figures)}; start more workers, or "
-        f"raise the limit: queuectl queue update {_name(figures)} --max-depth N",
+        f"raise the limit: queuectl queue update --max-depth N {_name(figures)}",
     )
 
 
@@ -210,7 +235,7 @@ def long_waits(figures: QueueFigures) -> Finding:
         level,
         f"p50 {duration_text(middle)}, p99 {duration_text(long)}",
         "a few jobs wait very much longer than the others: bursts, a low priority or a limited key",
-        f"see who: queuectl stats {_name(figures)} --by priority; then start more workers, or give "
+        f"see who: queuectl stats --by priority {_name(figures)}; then start more workers, or give "
         "them a queue of their own",
     )
 
@@ -218,6 +243,7 @@ def long_waits(figures: QueueFigures) -> Finding:
 RULES: Final[tuple[Callable[[QueueFigures], Finding], ...]] = (
     dead_letter_rate,
     no_worker,
+    paused,
     failure_rate,
     depth,
     growing,
@@ -241,8 +267,8 @@ def _finding(
 
 
 def _name(figures: QueueFigures) -> str:
-    """The queue's name in a command; a name may contain anything."""
-    return shlex.quote(figures.queue)
+    """The queue's name at the end of a command."""
+    return words(figures.queue)
 
 
 def _unknown(check: str, figures: QueueFigures, what: str) -> Finding:

@@ -26,8 +26,8 @@ NEW_SECONDS: Final = 3600
 QUIET_SECONDS: Final = 24 * 3600
 SHOWN_MAX: Final = 100
 MARKS_SHOWN: Final = 5
-COUNTED_MAX: Final = 10_000
-"""How many dead letters of a group its page counts; a plan counts all."""
+COUNTED_MAX: Final = 2_000
+"""How many dead letters of a group its page counts, reading each of them; a plan counts all."""
 
 
 @dataclass(frozen=True)
