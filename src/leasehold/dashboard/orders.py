@@ -172,9 +172,6 @@ ORDERS: Final[dict[str, Action]] = {
         OPERATOR, operation_of("cancel", "job_id", "reason"),
         "The job was cancelled, or is asked to stop.", _to_job, _ask_cancel,
     ),
-    "replay": Action(
-        OPERATOR, operation_of("replay", "job_id"), "The job gets another attempt.", _to_job,
-    ),
     "discard": Action(
         OPERATOR, operation_of("discard", "job_id"), "The job was deleted.", _to("jobs"),
         _ask_discard,
@@ -224,7 +221,12 @@ def told(order: str, count: str) -> str | None:
     """A page's message about an order that was carried out just now; None for an unknown one."""
     if order not in ORDERS or not (count.isascii() and count.isdecimal() and len(count) < 12):
         return None
-    return ORDERS[order].told.format(n=f"{int(count):,}")
+    action = ORDERS[order]
+    return (
+        action.told_none
+        if not int(count) and action.told_none
+        else action.told.format(n=f"{int(count):,}")
+    )
 
 
 def order_named(name: str) -> Action:

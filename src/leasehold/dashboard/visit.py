@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
+from threading import Lock
 from typing import Any, Final
 
 from starlette.datastructures import QueryParams
@@ -47,6 +48,8 @@ class Desk:
         self.env = api.env
         self.queue = TaskQueue(api.store, num_workers=0, env=api.env, actor="dashboard")
         self.runner = OperationRunner(Operations(api.store, "dashboard", api.env, api.blobs))
+        self.one_by_one = Lock()
+        """For orders that look first, and then act on what they saw."""
         self._figures = Recent(api.env, FIGURES_KEPT)
         self.lately = self._figures.get
         self.pages = Recent(api.env, PAGES_KEPT)
