@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -13,6 +14,7 @@ from dashboard.test_pages import dead
 from leasehold import Every
 from leasehold.dashboard.forms import FIELDS_OF
 from leasehold.dashboard.orders import ORDERS
+from leasehold.dashboard.shown import seen
 
 
 def give(client: httpx.Client, order: str, **fields: str) -> dict[str, list[str]]:
@@ -60,10 +62,29 @@ def test_a_job_is_cancelled_with_a_reason(people: People) -> None:
 def test_a_dead_job_is_replayed_and_another_discarded(people: People) -> None:
     client = people.somebody("operator")
     replayed, discarded = dead(people, "letters"), dead(people, "letters")
-    give(client, "replay", job_id=replayed)
+    give(client, "replay", job_id=replayed, seen=seen(people.queue.get(replayed)))
     assert people.queue.get(replayed).status.value == "pending"
     give(client, "discard", job_id=discarded)
     assert people.store.get(discarded) is None
+
+
+def test_a_second_click_does_not_replay_a_job_that_has_died_again(people: People) -> None:
+    client = people.somebody("operator")
+    died = dead(people, "twice")
+    page = client.get("job", params={"id": died}).text
+    form = page[page.index('value="replay"') :]
+    pressed = re.search('name="seen" value="([^"]+)"', form)
+    assert pressed is not None
+    told = []
+    for _ in range(2):
+        told += give(client, "replay", job_id=died, seen=unescape(pressed[1]))["n"]
+        lease = people.queue.lease("twice")
+        if lease is not None:
+            people.queue.nack(lease, "again", requeue=False)
+    assert people.queue.get(died).attempts == 2
+    assert told == ["1", "0"]
+    page = client.get("job", params={"id": died, "done": "replay", "n": "0"}).text
+    assert "Nothing was done: the job was replayed already" in page
 
 
 def test_a_schedule_runs_now_rests_and_goes_on(people: People) -> None:
@@ -87,7 +108,8 @@ def test_a_schedule_runs_now_rests_and_goes_on(people: People) -> None:
 def test_what_cannot_be_done_is_told_and_changes_nothing(people: People) -> None:
     client = people.somebody("operator")
     job = people.queue.submit("a", queue="pending-still")
-    assert client.post("do", data={"order": "replay", "job_id": job.id}).status_code == 409
+    form = {"order": "replay", "job_id": job.id, "seen": seen(people.queue.get(job.id))}
+    assert client.post("do", data=form).status_code == 409
     assert client.post("do", data={"order": "cancel", "job_id": "nobody"}).status_code == 404
     assert client.post("do", data={"order": "dance"}).status_code in (400, 422)
     assert client.post("do", data={"order": "cancel"}).status_code in (400, 422)

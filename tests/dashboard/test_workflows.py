@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dashboard.conftest import People
+from dashboard.test_bulk import planned
 from leasehold import NewJob, Workflow
+from leasehold.dashboard import operation_runner
 
 
 def stopped(people: People, name: str) -> None:
@@ -45,6 +49,13 @@ def test_a_large_workflow_is_counted_as_a_whole(people: People) -> None:
     assert "s-dead" in row.partition("</td>")[2].partition("</td>")[0]
 
 
+@pytest.fixture
+def at_leisure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small operation has ended when its page is shown, however busy this machine is."""
+    monkeypatch.setattr(operation_runner, "SHOWN_ENDED_SECONDS", 30)
+
+
+@pytest.mark.usefixtures("at_leisure")
 def test_a_workflow_goes_on_from_where_it_stopped(people: People) -> None:
     stopped(people, "replayed")
     client = people.somebody("operator", name="ada")
@@ -52,10 +63,9 @@ def test_a_workflow_goes_on_from_where_it_stopped(people: People) -> None:
     assert "It stopped at load (etl:load)" in page.text
     assert "1 other job ended because of it" in page.text
     assert "Graph of dependencies" in page.text
-    asked = client.get("confirm?order=replay-graph&job_id=replayed:tell&workflow=replayed")
-    assert "Replay 2 jobs" in asked.text
-    assert "dependencies first: load, tell." in asked.text
-    form = {"order": "replay-graph", "job_id": "replayed:tell", "workflow": "replayed"}
+    asked, form = planned(client, "replay-graph", job_id="replayed:tell", workflow="replayed")
+    assert "Replay 2 jobs" in asked
+    assert "dependencies first: load, tell." in asked
     answer = client.post("do", data=form)
     assert answer.headers["location"].startswith("workflow?id=replayed&done=replay-graph&n=2")
     statuses = {
@@ -77,3 +87,23 @@ def test_the_page_of_a_job_that_brought_others_down_offers_to_replay_them(people
     assert people.somebody("observer").post(
         "do", data={"order": "replay-graph", "job_id": "offered:load"}
     ).status_code == 403  # fmt: skip
+
+
+@pytest.mark.usefixtures("at_leisure")
+def test_a_form_replays_the_jobs_that_it_named_once(people: People) -> None:
+    stopped(people, "once")
+    client = people.somebody("operator")
+    _, form = planned(client, "replay-graph", job_id="once:load", workflow="once")
+    for late in ("late", "later"):
+        people.queue.submit("a", job_id=late, queue="once", depends_on=["once:load"])
+    assert people.queue.get("late").status.value == "cancelled"
+    for _ in range(3):
+        assert client.post("do", data=form).status_code == 303
+        lease = people.queue.lease("once")
+        if lease is not None:
+            people.queue.nack(lease, "the disk is full", requeue=False)
+    assert people.queue.get("once:load").attempts == 2
+    assert people.queue.get("late").status.value == "cancelled", "it was not announced"
+    known = people.queue.operations
+    (operation,) = [each for each in known if "once:load" in (each.where.ids or ())]
+    assert (operation.planned, operation.changed) == (2, 2)

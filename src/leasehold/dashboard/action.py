@@ -54,6 +54,8 @@ class Action:
     """None for an order without a question: it can be undone, and concerns one thing."""
     again: Callable[[Desk, Fields, str], FilledPage] | None = None
     """For an order with fields to fill in: its page again, with the mistake."""
+    told_none: str = ""
+    """The message of the next page when nothing was changed, if that is another one."""
 
 
 def operation_of(name: str, *names: str) -> Callable[[Desk, Caller, Fields], int]:

@@ -38,7 +38,7 @@ Fields = Mapping[str, str]
 DEFAULT_PRIORITY = 50
 AGREED_SECONDS: Final = 3600.0
 """How long a plan can be agreed to; operations are remembered for longer than that."""
-_WHICH: Final = ("order", "queue", "task", "fingerprint", "q", "dependents")
+_WHICH: Final = ("order", "queue", "task", "fingerprint", "q", "dependents", "job_id")
 """The fields that select the jobs. The others are filled in by the person who agrees."""
 
 
@@ -128,6 +128,11 @@ def _group(desk: Desk, fields: Fields, _: datetime) -> JobFilter:
     return JobFilter(ids=tuple(job.id for job in dead_jobs(desk, group)))
 
 
+def _graph(desk: Desk, fields: Fields, _: datetime) -> JobFilter:
+    job_id = _given(fields, "job_id")
+    return JobFilter(ids=tuple(desk.queue.graph(job_id).to_replay([job_id])))
+
+
 def _search(_: Desk, fields: Fields, now: datetime) -> JobFilter:
     return parse(fields.get("q", ""), now).where
 
@@ -179,6 +184,7 @@ BULK: dict[str, Bulk] = {
     "replay-letters": Bulk(_replay, _letters, lambda fields: f"dead letters{_those(fields)}"),
     "discard-letters": Bulk(_discard, _letters, lambda fields: f"dead letters{_those(fields)}"),
     "replay-group": Bulk(_replay, _group, lambda _: "the dead letters of this group"),
+    "replay-graph": Bulk(_replay, _graph, lambda fields: f"from {fields.get('job_id', '')}"),
     "purge-queue": Bulk(_purge, _queue, lambda fields: f"queue {fields.get('queue', '')}"),
     "cancel-found": Bulk(_cancel, _search, _found),
     "replay-found": Bulk(_replay, _search, _found),

@@ -19,7 +19,7 @@ _LETTERS: Final = "queue task agreed"
 _FOUND: Final = "q agreed"
 _FIELDS: Final = {
     "cancel": "job_id reason",
-    "replay": "job_id",
+    "replay": "job_id seen",
     "discard": "job_id",
     "pause-queue": "queue",
     "resume-queue": "queue",
@@ -45,7 +45,7 @@ _FIELDS: Final = {
     "forget-view": "name",
     "mark-deploy": "name",
     "stop-worker": "worker",
-    "replay-graph": "job_id workflow reset",
+    "replay-graph": "job_id workflow reset agreed",
 }
 """By order, what its forms may say beside its name."""
 FIELDS_OF: Final = {order: frozenset(names.split()) for order, names in _FIELDS.items()}

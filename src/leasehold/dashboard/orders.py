@@ -178,9 +178,6 @@ ORDERS: Final[dict[str, Action]] = {
         OPERATOR, operation_of("cancel", "job_id", "reason"),
         "The job was cancelled, or is asked to stop.", _to_job, _ask_cancel,
     ),
-    "replay": Action(
-        OPERATOR, operation_of("replay", "job_id"), "The job was given another attempt.", _to_job,
-    ),
     "discard": Action(
         OPERATOR, operation_of("discard", "job_id"), "The job was deleted.", _to("jobs"),
         _ask_discard,
@@ -230,8 +227,10 @@ def told(order: str, count: str) -> str | None:
     """A page's message about an order that was carried out just now; None for an unknown one."""
     if order not in ORDERS or not (count.isascii() and count.isdecimal() and len(count) < 12):
         return None
-    n = int(count)
-    return ORDERS[order].told.format(jobs=counted(n, "job"), rules=counted(n, "rule"))
+    action, n = ORDERS[order], int(count)
+    if not n and action.told_none:
+        return action.told_none
+    return action.told.format(jobs=counted(n, "job"), rules=counted(n, "rule"))
 
 
 def order_named(name: str) -> Action:

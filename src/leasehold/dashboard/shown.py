@@ -12,6 +12,7 @@ import jinja2
 import msgspec
 
 from leasehold.core.model.advice import word, words
+from leasehold.core.model.job import Job
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.safe_text import safe
 from leasehold.core.model.status import Status
@@ -61,6 +62,7 @@ def templates() -> jinja2.Environment:
     env.globals.update(glyphs=GLYPHS, statuses=list(Status), link=link, static=address, NAMED=NAMED)
     env.filters.update(
         line=line,
+        seen=seen,
         shell=words,
         shell_value=word,
         text=text,
@@ -107,6 +109,11 @@ def link(page: str, **query: Any) -> str:
 def line(value: object) -> str:
     """Untrusted text on one line, with everything unprintable spelled out."""
     return safe(str(value), limit=LINE_LENGTH_MAX)
+
+
+def seen(job: Job) -> str:
+    """Which end of a job a form is about: each attempt, and each cancellation, has its own."""
+    return f"{job.attempts} {job.completed_at}"
 
 
 def text(value: object) -> str:

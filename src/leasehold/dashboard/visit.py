@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
+from threading import Lock
 from typing import Any, Final
 
 from starlette.datastructures import QueryParams
@@ -46,6 +47,8 @@ class Desk:
         self.store = api.store
         self.env = api.env
         self.queue = TaskQueue(api.store, num_workers=0, env=api.env, actor="dashboard")
+        self.one_by_one = Lock()
+        """For orders that look first, and then act on what they saw."""
         self._figures = Recent(api.env, FIGURES_KEPT)
         self.lately = self._figures.get
         self.pages = Recent(api.env, PAGES_KEPT)
