@@ -20,6 +20,8 @@ from benchmarks.results import Results, Row
 from benchmarks.served import served
 
 from leasehold.stores.sqlite import SQLiteStore
+from support.redis_servers import needs_redis, redis_server
+from support.servers import Schemas, needs_psycopg
 
 
 def test_the_raw_limit_writes_the_rows_of_today(tmp_path: Path) -> None:
@@ -85,6 +87,19 @@ def test_a_contender_that_fails_ends_nothing(tmp_path: Path) -> None:
     failures = results.rows["broken, SQLite"].failures
     assert failures.keys() == {"drain", "kill"}
     assert all("not installed: make .venv/rivals" in why for why in failures.values())
+
+
+def test_what_redis_buys_can_be_measured(schemas: Schemas) -> None:
+    needs_psycopg()
+    needs_redis()
+    from benchmarks import accelerated
+
+    with redis_server() as server:
+        run = accelerated.Run(schemas.url, server, share=0)
+        for part in accelerated.PARTS.values():
+            part(run)
+    assert len(run.rows) == 2 + 4 + len(accelerated.BATCHES)
+    assert all(each >= 0 for row in run.rows for each in row["found"].values())
 
 
 def test_a_run_that_was_cut_off_goes_on_where_it_ended(tmp_path: Path) -> None:

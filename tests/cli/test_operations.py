@@ -63,6 +63,7 @@ def test_an_interrupted_one_is_continued_or_stopped(shell: Shell) -> None:
     left = begun(shell)
     done = run_here(shell, "operations", "continue", left.id)
     assert done.out == "cancelled 3 jobs of 3\n"
+    assert "resume_operation" in run_here(shell, "audit").out
     assert run_here(shell, "operations", "continue", left.id).code == Exit.CONFLICT
     assert run_here(shell, "operations", "stop", left.id).code == Exit.CONFLICT
     assert run_here(shell, "operations", "stop", "nobody").code == Exit.NOT_FOUND

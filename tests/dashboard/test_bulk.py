@@ -260,6 +260,11 @@ def test_one_that_nobody_carries_out_is_stopped_or_continued(
     assert "Stop" in client.get("operation", params={"id": left.id}).text
     agree(client, {"order": "continue-operation", "operation": left.id}, ended)
     assert operations.get(left.id).state is OperationState.DONE
+    audit = people.somebody("admin").get("audit").text
+    assert "resume operation" in audit
+    assert "Resumed by</dt>" in client.get("operation", params={"id": left.id}).text
+    again = client.post("do", data={"order": "continue-operation", "operation": left.id})
+    assert (again.status_code, "nothing to resume" in again.text) == (409, True)
     client.post("do", data={"order": "stop-operation", "operation": stopped.id})
     assert operations.get(stopped.id).state is OperationState.STOPPED
     assert "it was stopped" in client.get("operation", params={"id": stopped.id}).text

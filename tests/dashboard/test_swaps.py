@@ -247,6 +247,36 @@ def test_a_look_whose_body_comes_late_is_not_put_into_the_new_list(shop: Shop) -
         assert page.locator(".new-rows").count() == 0
 
 
+def test_no_look_changes_a_list_that_is_on_its_way_back(shop: Shop) -> None:
+    name = name_of(shop, "returning", 2)
+    shop.dead(name)
+    with shop.page("operator") as page:
+        opened(page, shop, f"jobs?q=queue:{name}")
+        tab(page, "dead")
+        routes: list[Route] = []
+
+        def hold(route: Route) -> None:
+            if AGAIN in route.request.headers:
+                route.continue_()
+            else:
+                routes.append(route)
+
+        page.route("**/jobs?*", hold)
+        page.evaluate("history.back()")
+        arrived(page, routes)
+        looked = page.evaluate("lookedAt")
+        shop.queue.submit("a", queue=name)
+        until(lambda: page.evaluate(f"lookedAt > {looked} && !looking"))
+        # Its address is that of the whole list by now.
+        expect(page.locator("tbody tr")).to_have_count(1)
+        assert page.locator(".new-rows").count() == 0
+        routes[0].continue_()
+        expect(page.locator("tbody tr")).to_have_count(4)
+        shop.queue.submit("a", queue=name)
+        expect(page.locator(".new-rows")).to_contain_text("1 new")
+        assert page.evaluate(STAYS)
+
+
 def test_what_is_typed_after_enter_stays_and_is_looked_for(shop: Shop) -> None:
     name = name_of(shop, "eager", 2)
     shop.dead(name)

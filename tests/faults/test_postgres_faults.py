@@ -148,6 +148,40 @@ def test_a_connection_lost_at_commit_is_resolved_by_looking_up(
         assert store.check() == []
 
 
+@pytest.mark.parametrize("after", [False, True])
+def test_leases_that_nobody_was_told_of_are_handed_back(
+    url: str, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    """The server is away for too long to be asked what became of the commit."""
+    request = LeaseRequest(worker="w", limit=1, lease_seconds=9999)
+    with closing(PostgresStore(url)) as store:
+        store.submit([Draft(id=f"job-{n}", task="work") for n in range(2)])
+        # The first of a worker.
+        (first,) = store.exchange(request=request).leases
+        send = outcome.Outcome.send
+
+        def cut(self: object, db: connection.SqlConnection, *given: object) -> None:
+            line = Line(db.raw)
+            line.after, line._pipeline = after, db._pipeline
+            send(self, line, *given)  # type: ignore[arg-type]
+
+        def say_nothing(*_: object) -> bool:
+            raise StoreUnavailableError("the outcome could not be determined")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(outcome.Outcome, "send", cut)
+            patch.setattr(outcome.Outcome, "was_committed", say_nothing)
+            ended = [Settlement(first.job_id, first.version, Complete())]
+            with pytest.raises(StoreUnavailableError):
+                store.exchange(ended, request)
+        answer = store.exchange(ended, request)
+        assert not isinstance(answer.settled[0], Exception)
+        (second,) = answer.leases
+        assert {first.job_id, second.job_id} == {"job-0", "job-1"}
+        assert second.attempt == 1
+        assert store.check() == []
+
+
 def test_a_server_that_stops_and_comes_back() -> None:
     with own_server(durable=True) as server:
         url = f"{server.url}&schema=jobs&pool_timeout_seconds=1"

@@ -52,7 +52,9 @@ class Client:
 
     def __init__(self, channel: grpc.Channel, secret: str | None) -> None:
         self._channel = channel
-        self.metadata = () if secret is None else (("authorization", f"Bearer {secret}"),)
+        self.metadata: tuple[tuple[str, str], ...] = (
+            () if secret is None else (("authorization", f"Bearer {secret}"),)
+        )
 
     def begin(self, name: str, **given: Any) -> Any:
         [operation] = [each for each in OPERATIONS if each.name == name]
@@ -167,6 +169,15 @@ def test_who_may_come_in(service: Service, channel: grpc.Channel) -> None:
     assert producer.refused("submit", task="t", queue="other") is Code.PERMISSION_DENIED
     assert producer.refused("submit", command=["ls"], queue="mine") is Code.PERMISSION_DENIED
     assert producer("submit", task="t", queue="mine")["status"] == "pending"
+
+
+def test_two_tokens_in_one_call_are_none(service: Service, channel: grpc.Channel) -> None:
+    """A proxy might go by one of them, and the service by the other."""
+    client = client_of(service, channel, "admin")
+    client("list_queues")
+    client.metadata = client_of(service, channel, "producer").metadata + client.metadata
+    assert client.refused("list_queues") is Code.UNAUTHENTICATED
+    assert client.refused("submit", task="t") is Code.UNAUTHENTICATED
 
 
 def test_a_revoked_token_is_refused_at_once(service: Service, channel: grpc.Channel) -> None:

@@ -6,7 +6,8 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from http.client import RemoteDisconnected
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import StoreClosedError, StoreUnavailableError, UnsupportedError
 from leasehold.service.server import bind
+from leasehold.stores.remote.connections import WholeReply
 from service.conftest import Service, serving
 from support.ports import free_port
 
@@ -309,3 +311,21 @@ class Ears:
     def on_ended(self, job_ids: object) -> None: ...
 
     def on_cancel_requested(self, job_ids: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"", "closed before any response; is this the HTTP port"),
+        (b"HTTP/1.", "the connection ended inside the head of a reply"),
+        (b"HTTP/1.1 200 OK\r\n", "the connection ended inside the head of a reply"),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", "the connection ended inside the head of a reply"),
+    ],
+)
+def test_a_reply_that_is_cut_in_its_head_is_told_from_none(sent: bytes, said: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(sent)
+        theirs.shutdown(socket.SHUT_WR)
+        with closing(WholeReply(ours)) as reply, pytest.raises(RemoteDisconnected, match=said):
+            reply.begin()

@@ -192,7 +192,8 @@ def test_a_search_by_task_passes_jobs_over_and_looks_up_the_lane_of_none(
             assert [job.id for job in store.search(where, limit=1).jobs] == ["rare"]
             read = [visited for _, visited in plans.take() if visited.get("job")]
             assert max(visited["job"] for visited in read) >= JOBS, "all are passed over"
-            assert max(visited.get("lane", 0) for visited in read) < 10
+            # Newer servers may read all lanes once, since they are few beside the jobs.
+            assert max(visited.get("lane", 0) for visited in read) < JOBS / 10
 
 
 @pytest.mark.parametrize("history", ["vacuumed_empty"])
@@ -253,3 +254,10 @@ def test_several_statuses_are_asked_of_each_job_and_looked_for_in_no_list() -> N
     # Lists that are joined by OR are gone through, from their beginning, for every job.
     [(clause, _)] = conditions(JobFilter(statuses=tuple(each for each in Status)))
     assert "SELECT" not in clause
+
+
+def test_pending_jobs_of_a_parent_are_not_looked_for_among_all_pending_ones() -> None:
+    # That list has no index by the number of a job: all of it would be read.
+    clauses = dict(conditions(JobFilter(parent_id="one", statuses=(Status.PENDING,))))
+    lists = {clause: values for clause, values in clauses.items() if "FROM ready" in clause}
+    assert lists == {"job.seq IN (SELECT seq FROM ready WHERE parent_id = {})": ("one",)}

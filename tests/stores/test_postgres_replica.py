@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from leasehold import JobNotFoundError, TaskQueue, UnsupportedError
+from leasehold import JobNotFoundError, StoreUnavailableError, TaskQueue, UnsupportedError
 from leasehold.core.contract.looking import looking
 from leasehold.core.model.job import Draft
 from leasehold.core.model.search import JobFilter
@@ -20,6 +20,8 @@ from leasehold.stores.tables.closed_spans import ClosedSpans
 from support.servers import Schemas, needs_psycopg
 
 needs_psycopg()
+
+import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.server import replica as replicas  # noqa: E402
@@ -83,6 +85,27 @@ def test_a_forked_child_has_connections_of_its_own_to_the_replica(urls: tuple[st
                 os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
         assert process() == parents
+
+
+def test_a_read_that_a_standby_ends_is_done_by_the_primary(urls: tuple[str, str]) -> None:
+    """It ends what holds up its changes for long: a day of the archive that is dropped, say."""
+    tries: list[str] = []
+
+    def read(db: Any) -> list[str]:
+        tries.extend(found := [job_id for (job_id,) in db.execute("SELECT id FROM job")])
+        if found == ["old"]:
+            raise psycopg.errors.SerializationFailure("conflict with recovery")
+        return found
+
+    with closing(PostgresStore(urls[0])) as store:
+        store.submit([Draft(id="new", task="t")])
+        looking = store.looking()._database
+        assert looking.look(read) == ["new"]
+        assert tries == ["old", "new"]
+        # One that is read as it comes cannot be begun anew here.
+        ended = r"the replica has ended this read.*try again"
+        with pytest.raises(StoreUnavailableError, match=ended), looking.read() as db:
+            read(db)
 
 
 def test_minutes_that_are_over_are_read_from_a_replica_once_a_minute(

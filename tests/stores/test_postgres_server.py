@@ -279,7 +279,14 @@ def test_a_worker_can_begin_although_the_connection_was_cut_while_nobody_used_it
     connection = store._database.session._connection
     assert connection is not None
     connection.raw.pgconn.finish()
-    store.register_worker(enter(store)).close()
+    life = store.register_worker(enter(store))
+    assert life.lock_fd is not None
+    # A worker that is just starting asks for it; it has no children yet that could hold it open.
+    again = store._database.session._connection
+    assert again is not None
+    again.raw.pgconn.finish()
+    assert life.lock_fd is None
+    life.close()
 
 
 class Ears:

@@ -1,7 +1,7 @@
 """The soak on PostgreSQL: every call is judged by the independent model.
 
 Its answers are not compared with those of the other stores. Lease versions are numbers of one
-sequence there, while the others count per job.
+sequence there, while the others count per job; and how it tells the time is its own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from leasehold.core.model.history import HistoryEvent
 from leasehold.core.model.status import Event
 from leasehold.env import Env
 from leasehold.testing.soak import Coverage, Scenario, run
+from leasehold.testing.soak.rules import RULES
 from leasehold.testing.soak.subjects import Open, Stage
 from support.effort import THOROUGH
 from support.servers import Schemas, needs_psycopg
@@ -22,11 +23,19 @@ from support.servers import Schemas, needs_psycopg
 needs_psycopg()
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.clauses import NOT_KEPT  # noqa: E402
 from leasehold.stores.postgres.server import lending  # noqa: E402
 
 SEEDS = range(24) if THOROUGH else (7, 13, 21)
 """Those few meet together most of what is met."""
 STEPS = 200 if THOROUGH else 60
+
+
+@pytest.fixture(autouse=True)
+def judged_by_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clock is another one: see the clauses that it does not keep."""
+    for clause in NOT_KEPT.keys() & RULES.keys():
+        monkeypatch.delitem(RULES, clause)
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ VERBS: Final = 60
 QUEUES: Final = ("a", "b")
 IDS: Final = tuple(f"j{number}" for number in range(6))
 
-UNTOLD: Final = frozenset({"updated_at", "next_due_at", "scan_ms", "defaults"})
+UNTOLD: Final = frozenset({"next_due_at", "scan_ms", "defaults"})
 """What a store may have in its own way: hints, how long it took, how long it keeps what ended."""
 
 OUTCOMES: Final[tuple[Outcome, ...]] = (

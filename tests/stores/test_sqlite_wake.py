@@ -13,7 +13,8 @@ import pytest
 
 from leasehold.env import SYSTEM, Env, SystemClock
 from leasehold.errors import StoreClosedError
-from leasehold.stores.sqlite.disk.wake import ENDED, READY, Wake
+from leasehold.stores.sqlite.disk.wake import Wake
+from leasehold.stores.tables.news import ENDED, READY
 from leasehold.stores.tables.step import Hints
 
 PATIENCE_SECONDS = 20
@@ -51,12 +52,12 @@ def wake(folder: Path) -> Iterator[Wake]:
     made.close()
 
 
-def knock(folder: Path, news: bytes = READY) -> None:
+def knock(folder: Path, news: str = READY) -> None:
     """Wake the one process that listens, as another one would."""
     [name] = os.listdir(folder)
     fifo = os.open(folder / name, os.O_WRONLY | os.O_NONBLOCK)
     try:
-        os.write(fifo, news)
+        os.write(fifo, news.encode())
     finally:
         os.close(fifo)
 

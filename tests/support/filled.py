@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from support.effort import drawn
 
 if TYPE_CHECKING:
@@ -59,10 +61,14 @@ TABLES = """
 """
 # By itself the server counts live rows a second later.
 COUNT_NOW = b"SELECT pg_stat_force_next_flush()"
+COUNTS_WHEN_TOLD = 15_00_00
+"""The first version that has it."""
 
 
 def fill(db: psycopg.Connection, *, was_vacuumed_empty: bool) -> None:
     """Fill a store's tables, which nobody analyzes; they may have been vacuumed while empty."""
+    if db.info.server_version < COUNTS_WHEN_TOLD:
+        pytest.skip("this server counts live rows when it likes: nothing can be said of its plans")
     tables = [table for (table,) in db.execute(TABLES)]
     for table in tables:
         db.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())

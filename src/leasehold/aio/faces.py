@@ -427,6 +427,13 @@ class AsyncOperations(Awaited):
         """Stop an operation where it is; its changes stay, and can be undone."""
         return await self._call(lambda: self._queue.operations.stop(operation_id))
 
+    async def resume(self, operation_id: str) -> Operation:
+        """Take over an operation whose process is gone, to be carried out from where it is.
+
+        See `Operations.resume`.
+        """
+        return await self._call(lambda: self._queue.operations.resume(operation_id))
+
     async def get(self, operation_id: str) -> Operation:
         """An operation as it is now; raises OperationNotFoundError for an unknown id."""
         return await self._call(lambda: self._queue.operations.get(operation_id))

@@ -15,10 +15,11 @@ from leasehold.cli.filters import filter_options, is_everything
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.listing import LIMIT, error_line, with_command
 from leasehold.cli.orders import Answer, Chosen, JobOrder, give, takes_jobs
-from leasehold.cli.output import Column, cell, emit, emit_one, jobs_counted, print_fields
+from leasehold.cli.output import Column, emit, emit_one, jobs_counted, print_fields
 from leasehold.cli.retry import brought_down, tell_left_cancelled
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
+from leasehold.core.model.advice import words
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
@@ -195,10 +196,10 @@ def _print_letter(session: Session, job: Job, payload: Any, attempts: list[dict[
     emit(session, attempts, ATTEMPT_COLUMNS, nothing="no attempt was made")
     if job.error is not None and job.error.traceback:
         click.echo(f"\n{safe(job.error.traceback.rstrip(), lines=True, limit=None)}")
-    session.tell(f"\nto run it again: queuectl dlq retry {cell(job.id)}")
+    session.tell(f"\nto run it again: queuectl dlq retry {words(job.id)}")
     left = brought_down(session, [job.id])
     if left:
         others = "job" if len(left) == 1 else jobs_counted(len(left))
         session.tell(
-            f"with the {others} that ended because of it: queuectl retry --graph {cell(job.id)}"
+            f"with the {others} that ended because of it: queuectl retry --graph {words(job.id)}"
         )

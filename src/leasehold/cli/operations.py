@@ -12,9 +12,8 @@ from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.output import Column, emit, emit_one, jobs_counted, print_fields
 from leasehold.cli.planned import carry_out, tell_report
 from leasehold.cli.session import Session
-from leasehold.core.rules.operations import Operation, OperationState
+from leasehold.core.rules.operations import Operation
 from leasehold.documents.operations import done_of, operation_document
-from leasehold.errors import InvalidTransitionError
 
 
 def _sum(refused: Mapping[str, int]) -> str:
@@ -111,11 +110,7 @@ def continue_operation(session: Session, operation_id: str) -> None:
       queuectl operations continue 4eb9b818
     """
     known = _named(session, operation_id)
-    if known.state is not OperationState.RUNNING:
-        raise InvalidTransitionError(
-            f"operation {known.id} is {known.state}: there is nothing to resume"
-        )
-    _carry_out(session, known)
+    _carry_out(session, session.queue.operations.resume(known.id))
 
 
 def _named(session: Session, given: str) -> Operation:

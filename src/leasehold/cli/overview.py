@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.cli.session import Session
-from leasehold.core.model.advice import START_A_WORKER, worker_start
+from leasehold.core.model.advice import START_A_WORKER, words, worker_start
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.queue_config import QueueState
 from leasehold.core.model.records import at_work, serves
@@ -179,7 +179,7 @@ def warnings_of(overview: Overview) -> Iterator[str]:
         if pending and queue["state"] == QueueState.PAUSED:
             yield (
                 f"queue {name!r} is paused with {counted(pending, 'pending job')}: "
-                f"`queuectl queue resume {name}`"
+                f"`queuectl queue resume {words(name)}`"
             )
         elif name in overview.unserved:
             yield (

@@ -12,6 +12,7 @@ from leasehold.cli.confirm import agreed
 from leasehold.cli.exits import Exit
 from leasehold.cli.output import console, jobs_counted
 from leasehold.cli.session import Session, is_interactive
+from leasehold.core.model.advice import words
 from leasehold.core.rules.operations import Advance, Operation, OperationState, Plan
 from leasehold.documents.operations import by_status, done_of, undo_of, why_skipped
 
@@ -59,7 +60,7 @@ def tell_report(session: Session, operation: Operation) -> None:
     for code, jobs in operation.refused.items():
         session.tell(f"{jobs_counted(jobs)} refused: {code}")
     if operation.can_be_undone and sys.stderr.isatty():
-        session.tell(f"to take it back: queuectl operations undo {operation.id}")
+        session.tell(f"to take it back: queuectl operations undo {words(operation.id)}")
 
 
 def _show(session: Session, plan: Plan) -> None:

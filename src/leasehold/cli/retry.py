@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,6 +12,7 @@ from leasehold.cli.jobref import job_ids_of
 from leasehold.cli.orders import LOOKED_AT, Chosen, JobOrder, give, takes_jobs
 from leasehold.cli.output import jobs_counted
 from leasehold.cli.session import Session
+from leasehold.core.model.advice import words
 from leasehold.core.model.refusals import nothing_to_replay
 from leasehold.core.model.status import Status
 from leasehold.core.rules.filter_orders import ReplayAll
@@ -65,7 +65,7 @@ def tell_left_cancelled(session: Session, job_ids: Sequence[str]) -> None:
     stay, others = ("stay", "them") if len(left) > 1 else ("stays", "it")
     session.tell(
         f"{jobs_counted(len(left))} that ended because of {because} {stay} as before; to replay "
-        f"{others}, too: queuectl retry --graph {shlex.join(causes[:NAMED_MAX])}"
+        f"{others}, too: queuectl retry --graph {words(*causes[:NAMED_MAX])}"
     )
 
 

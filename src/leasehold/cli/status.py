@@ -11,6 +11,7 @@ from leasehold.cli.command import command
 from leasehold.cli.output import Column, Document, cell, emit, emit_one, jobs_counted
 from leasehold.cli.overview import look, warnings_of
 from leasehold.cli.session import Session
+from leasehold.core.model.advice import word
 from leasehold.core.model.job import COMMAND_TASK
 from leasehold.core.model.records import ALL_QUEUES
 from leasehold.core.model.status import Status
@@ -66,7 +67,7 @@ def _nobody_runs(task: str, jobs: int) -> str:
         return f"no worker runs commands ({jobs_counted(jobs)}): start one with --allow-commands"
     return (
         f"no worker knows task {task} ({jobs_counted(jobs)}): start one that does, or see "
-        f"`queuectl list --task {task}`"
+        f"`queuectl list --task {word(task)}`"
     )
 
 

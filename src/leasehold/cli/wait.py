@@ -18,6 +18,7 @@ from leasehold.cli.output import Column, Document, cell, console, emit, emit_one
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.cli.times import with_local_times
+from leasehold.core.model.advice import words
 from leasehold.core.model.job import COMMAND_TASK, Job
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.status import Status
@@ -77,7 +78,8 @@ def wait_for_ends(session: Session, job_ids: Sequence[str], timeout: float | Non
         return _wait_and_tell(session, job_ids, timeout)
     except KeyboardInterrupt:
         first = job_ids[0]
-        again = f"`queuectl wait {first}` waits for it again, `queuectl cancel {first}` cancels it"
+        named = words(first)
+        again = f"`queuectl wait {named}` waits for it again, `queuectl cancel {named}` cancels it"
         if len(job_ids) > 1:
             session.tell(f"stopped waiting; the {len(job_ids)} jobs continue")
         elif held_up := why_pending(session, first):

@@ -112,7 +112,8 @@ def _stop(desk: Desk, caller: Caller, fields: Fields) -> Operation:
 
 
 def _continue(desk: Desk, caller: Caller, fields: Fields) -> Operation:
-    operation = _known(desk, fields)
+    draft = OperationDraft(id=desk.env.new_id(), resumes=given(fields, "operation"))
+    operation = desk.store.begin_operation(draft, actor=caller.actor)
     desk.runner.start(operation)
     return operation
 

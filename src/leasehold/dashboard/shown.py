@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import shlex
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -12,6 +11,7 @@ from urllib.parse import urlencode
 import jinja2
 import msgspec
 
+from leasehold.core.model.advice import word, words
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.safe_text import safe
 from leasehold.core.model.status import Status
@@ -61,7 +61,8 @@ def templates() -> jinja2.Environment:
     env.globals.update(glyphs=GLYPHS, statuses=list(Status), link=link, static=address, NAMED=NAMED)
     env.filters.update(
         line=line,
-        shell=shell,
+        shell=words,
+        shell_value=word,
         text=text,
         number=number,
         compact=compact,
@@ -111,15 +112,6 @@ def line(value: object) -> str:
 def text(value: object) -> str:
     """The same with its lines."""
     return safe(str(value), lines=True, limit=TEXT_LENGTH_MAX)
-
-
-def shell(name: str) -> str:
-    """The last word of a command line, as it is to be typed: names may contain anything.
-
-    >>> shell("mail"), shell("$(reboot)"), shell("-x")
-    ('mail', "'$(reboot)'", '-- -x')
-    """
-    return f"{'-- ' if name.startswith('-') else ''}{line(shlex.quote(name))}"
 
 
 def number(value: float | None) -> str:

@@ -61,6 +61,7 @@ def operation_document(operation: Operation, now: datetime) -> dict[str, Any]:
         "where": said(operation.where),
         "order": msgspec.to_builtins(operation.order),
         "undone_by": operation.undone_by,
+        "resumed_by": operation.resumed_by,
         "can_be_undone": operation.can_be_undone,
     }
 

@@ -5,13 +5,12 @@ A rule whose figure is missing says "unknown", never "ok".
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
 
-from leasehold.core.model.advice import worker_start
+from leasehold.core.model.advice import words, worker_start
 from leasehold.core.model.durations import duration_text
 from leasehold.core.model.phrases import counted
 from leasehold.observe.findings import Finding, Level
@@ -171,7 +170,7 @@ def failure_rate(figures: QueueFigures) -> Finding:
         f"{rate:.1%} of {figures.attempts:,} attempts failed"
         + ("" if enough else f" (fewer than {ATTEMPTS_MIN} are too few to judge)"),
         "retries cost time, and some of these jobs will be dead letters",
-        f"see which errors, and since when: queuectl stats {_name(figures)} --by error",
+        f"see which errors, and since when: queuectl stats --by error {_name(figures)}",
     )
 
 
@@ -189,7 +188,7 @@ def depth(figures: QueueFigures) -> Finding:
         f"it is paused, so nothing leaves it: queuectl queue resume {_name(figures)}"
         if figures.paused
         else f"see what takes so long: queuectl stats {_name(figures)}; start more workers, or "
-        f"raise the limit: queuectl queue update {_name(figures)} --max-depth N",
+        f"raise the limit: queuectl queue update --max-depth N {_name(figures)}",
     )
 
 
@@ -236,7 +235,7 @@ def long_waits(figures: QueueFigures) -> Finding:
         level,
         f"p50 {duration_text(middle)}, p99 {duration_text(long)}",
         "a few jobs wait very much longer than the others: bursts, a low priority or a limited key",
-        f"see who: queuectl stats {_name(figures)} --by priority; then start more workers, or give "
+        f"see who: queuectl stats --by priority {_name(figures)}; then start more workers, or give "
         "them a queue of their own",
     )
 
@@ -268,8 +267,8 @@ def _finding(
 
 
 def _name(figures: QueueFigures) -> str:
-    """The queue's name in a command; a name may contain anything."""
-    return shlex.quote(figures.queue)
+    """The queue's name at the end of a command."""
+    return words(figures.queue)
 
 
 def _unknown(check: str, figures: QueueFigures, what: str) -> Finding:

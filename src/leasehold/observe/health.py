@@ -6,14 +6,13 @@ memory has no disk.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.model.advice import worker_start
+from leasehold.core.model.advice import words, worker_start
 from leasehold.core.model.durations import duration_text
 from leasehold.core.model.lease import StuckJob
 from leasehold.core.model.phrases import counted
@@ -210,7 +209,7 @@ def schedules(facts: Facts) -> Finding:
         level=Level.WARNING,
         found=f"{troubled[0].name}: {troubled[0].error}{_others(len(troubled))}",
         meaning="its tick is due but its job was refused; it is tried again",
-        advice=f"queuectl schedule show {shlex.quote(troubled[0].name)}",
+        advice=f"queuectl schedule show {words(troubled[0].name)}",
     )
 
 

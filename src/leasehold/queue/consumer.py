@@ -342,9 +342,9 @@ class Consuming:
 
     def _ask(self, request: LeaseRequest) -> Exchange:
         """One exchange with the store, which now and then registers the consumer on the way."""
-        with SHIELD:
-            asked = self._presence.told_with(request)
         try:
+            with SHIELD:
+                asked = self._presence.told_with(request)
             return self.store.exchange((), asked)
         except BaseException:
             with SHIELD:

@@ -117,6 +117,16 @@ class Operations:
             checked.text("operation_id", operation_id), actor=self._actor
         )
 
+    def resume(self, operation_id: str) -> Operation:
+        """Take over an operation whose process is gone, to be carried out from where it is.
+
+        It is recorded who did so. One that has ended raises InvalidTransitionError.
+        """
+        draft = OperationDraft(
+            id=self._env.new_id(), resumes=checked.text("operation_id", operation_id)
+        )
+        return self._store.begin_operation(draft, actor=self._actor)
+
     def get(self, operation_id: str) -> Operation:
         """An operation as it is now; raises OperationNotFoundError for an unknown id."""
         return known_as(

@@ -271,6 +271,8 @@ def _check_new_operation(store: Store, caller: Caller, arguments: Arguments) -> 
         )
     if draft.undoes is not None:
         draft = msgspec.structs.replace(draft, undoes=_own_operation(store, caller, draft.undoes))
+    if draft.resumes is not None:
+        draft = msgspec.structs.replace(draft, resumes=_own_operation(store, caller, draft.resumes))
     arguments["draft"] = draft
 
 

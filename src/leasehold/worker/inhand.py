@@ -23,7 +23,9 @@ START_SECONDS_MAX: Final = 0.1
 
 
 class InHand:
-    """Bookkeeping for the worker's loop, which alone calls it (but for `find`)."""
+    """Bookkeeping for who decides in the worker: its loop, or `worker.overtime` in its turn. Only
+    `find` may be called by others.
+    """
 
     def __init__(self, prefetch: Prefetch, measured: MeasuredLeases | None = None) -> None:
         self._prefetch = prefetch

@@ -1,7 +1,8 @@
 """The worker's loop: settle what ended, lease what fits, hand it over, sleep until there is news.
 
-All of the worker's decisions are made here, in one thread, a tick at a time. Other threads only
-leave messages in its `Inbox`.
+All of the worker's decisions are made here, in one thread, a tick at a time; only timeouts are also
+decided in another (`worker.overtime`), in turns with this one. Other threads only leave messages in
+its `Inbox`.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from leasehold.codec import CallCodec
+from leasehold.core.model.advice import word
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.outcome import Fail, Outcome
 from leasehold.core.model.records import is_of_module
@@ -213,7 +214,7 @@ def _not_its_own(name: str, module_name: str, target: Any) -> str:
 
 def _not_allowed(name: str, module_name: str, path: str) -> str:
     allow = (
-        f"`queuectl worker start --import {module_name}` "
+        f"`queuectl worker start --import {word(module_name)}` "
         f"(in Python: TaskQueue(import_tasks=[{module_name!r}]))"
     )
     module = module_here(module_name)

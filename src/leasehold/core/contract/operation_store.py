@@ -29,6 +29,9 @@ class OperationStore(Protocol):
         - OPE-4  An operation can be undone if it has ended, was not undone before, and its jobs
                  were not deleted; otherwise it raises InvalidTransitionError. An unknown operation
                  raises OperationNotFoundError.
+        - OPE-10  A draft may resume an operation instead. Who did so is recorded, in it and in an
+                 audit record, once while it goes on; one that has ended raises
+                 InvalidTransitionError.
         """
 
     def advance_operation(self, operation_id: str, *, limit: int = ORDERED_AT_ONCE) -> Advance:

@@ -81,7 +81,17 @@ class SQLAlchemyConnection(Protocol):
     def in_transaction(self) -> bool: ...
 
 
-OwnConnection: TypeAlias = Connection | SQLiteConnection | PsycopgConnection | SQLAlchemyConnection
+class DjangoConnection(Protocol):
+    """A connection of Django, `django.db.connection`."""
+
+    @property
+    def connection(self) -> Any:
+        """The driver's, once it is open."""
+
+
+OwnConnection: TypeAlias = (
+    Connection | SQLiteConnection | PsycopgConnection | SQLAlchemyConnection | DjangoConnection
+)
 """The connections with which a job can be submitted; a store accepts those that lead to it."""
 
 

@@ -241,6 +241,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     codec: str = "json"
     created_at: datetime
     updated_at: datetime
+    """The last change of its status, or its holder's latest sign of life."""
     run_at: datetime
     """The earliest time at which it may run, or could have run."""
     deadline: datetime | None = None
@@ -375,3 +376,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         if self.completed_at is None:
             return None
         return max(0.0, (now - self.completed_at).total_seconds())
+
+
+def last_change(
+    created_at: int,
+    available_at: int,
+    *,
+    ended_at: int | None,
+    waits_since: int | None,
+    heartbeat_at: int | None,
+) -> int:
+    """When a job was last updated; without an end, a wait and a holder, it is pending."""
+    return max(ended_at or waits_since or heartbeat_at or available_at, created_at)

@@ -29,9 +29,12 @@ sleep ends a lease, and the next sweep finds none expired.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from leasehold.core.model.phrases import counted, listed
 from leasehold.env import ClockReading
+from leasehold.errors import InvalidTransitionError
 
 TOLERANCE_MICROS: Final = 250_000
 """The wall clock may differ from boot time by this much before it counts as a jump."""
@@ -130,6 +133,30 @@ def _tell_odd_time(stored: int, basis: ClockBasis, reading: ClockReading) -> Sto
     )
 
 
+class Pace(NamedTuple):
+    """Where a store that has no clock but the wall clock went on when that was set back."""
+
+    clock: int = 0
+    """The store's time at that moment."""
+    wall: int = 0
+
+
+def paced_time(pace: Pace, wall: int) -> int:
+    """The time at half the pace of the wall clock, until that has caught up.
+
+    >>> minute = 60 * 10**6
+    >>> set_back = Pace(clock=100 * minute, wall=90 * minute)
+    >>> [paced_time(set_back, wall * minute) // minute for wall in (90, 100, 110, 111)]
+    [100, 105, 110, 111]
+    """
+    return max(wall, pace.clock + (wall - pace.wall) // 2)
+
+
+def stands_still(stored: int, pace: Pace, wall: int) -> bool:
+    """Whether the wall clock was set back again, so that a store's time must go on from here."""
+    return stored - paced_time(pace, wall) > TOLERANCE_MICROS
+
+
 def show_time(stored: int, basis: ClockBasis, reading: ClockReading) -> int:
     """The time for callers that only read: only writes may believe a jump ahead."""
     return tell_time(stored, basis._replace(doubt_since=None), reading).now
@@ -163,3 +190,22 @@ def basis_of_now(now: int, reading: ClockReading, repairs: int) -> ClockBasis:
 
 def _without_doubt(basis: ClockBasis) -> ClockBasis:
     return basis if basis.doubt_since is None else basis._replace(doubt_since=None, doubt_by=0)
+
+
+def is_ahead(stored: int, wall: int) -> bool:
+    """Whether a store's clock is so far ahead of the wall clock that it can be set back."""
+    return stored - wall > TOLERANCE_MICROS
+
+
+def check_may_be_set_back(workers: Sequence[str], running: int) -> None:
+    """Refuse to set a store's clock back while anybody works by it; `workers` as they are shown."""
+    if workers:
+        raise InvalidTransitionError(
+            f"the store's clock cannot be set back while workers run: stop {listed(workers)} first"
+        )
+    if running:
+        raise InvalidTransitionError(
+            f"the store's clock cannot be set back while the store has "
+            f"{counted(running, 'running job')}: wait until they end, or until their leases expire "
+            "and `queuectl sweep` takes them back"
+        )

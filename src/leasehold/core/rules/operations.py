@@ -97,6 +97,8 @@ class OperationDraft(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan | None = None
     undoes: str | None = None
     """The operation to undo; then there is no plan."""
+    resumes: str | None = None
+    """The operation to resume, which keeps its own id; then there is neither."""
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +126,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
     undone_by: str | None = None
     """The operation that undoes this operation."""
+    resumed_by: str | None = None
+    """Who carried it on last after it was interrupted."""
 
     @property
     def planned(self) -> int:

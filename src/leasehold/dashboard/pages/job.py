@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from leasehold.core.model.advice import worker_start
+from leasehold.core.model.advice import words, worker_start
 from leasehold.core.model.failure import FailedAttempt, Failure, what_failed
 from leasehold.core.model.histogram import Durations
 from leasehold.core.model.job import Job
@@ -19,7 +19,6 @@ from leasehold.dashboard.attempt_strip import strip
 from leasehold.dashboard.graph_picture import picture
 from leasehold.dashboard.how_far import how_far
 from leasehold.dashboard.payloads import HIDDEN, document, without_secrets
-from leasehold.dashboard.shown import line, shell
 from leasehold.dashboard.tracebacks import shown_traceback
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.jobs import why_given_up
@@ -218,12 +217,13 @@ def _failure(desk: Desk, found: Job) -> Failure | None:
 
 def _commands(found: Job, why: Reason, *, brought_others_down: bool) -> list[str]:
     """The same on the command line."""
-    job = shell(found.id)
+    job = words(found.id)
     commands = [f"queuectl show {job}", f"queuectl why {job}"]
     if found.status in (Status.DEAD, Status.CANCELLED):
-        graph = "--graph " if brought_others_down else ""
-        commands.append(f"queuectl retry {graph}{job}")
+        commands.append(
+            f"queuectl retry --graph {job}" if brought_others_down else f"queuectl retry {job}"
+        )
     elif not found.is_terminal:
         commands.append(f"queuectl cancel {job}")
     start = worker_start(found.queue, found.task) if why.kind is ReasonKind.NO_WORKER else None
-    return [*([line(start)] if start else []), *commands, f"queuectl logs {job}"]
+    return [*([start] if start else []), *commands, f"queuectl logs {job}"]

@@ -34,8 +34,8 @@ async function look() {
     const rest = Number(answer.headers.get("X-Leasehold-Fresh-In"));
     if (rest && laterLooks-- > 0) setTimeout(lookSoon, rest * 1000);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    // It is about another list by now: that one is fresh.
-    if (stands && !stands.isConnected) return;
+    // It is about another list than is shown: that one is fresh, or about to come.
+    if (isBehind || stands && !stands.isConnected) return;
     // The first job is there: this is another page now.
     if (document.getElementById("first-run") && !fresh.getElementById("first-run")) return location.reload();
     const pointed = document.querySelector("[data-row]:hover");

@@ -4,6 +4,7 @@
 let latest = null; // The last request: the answer to one before it comes too late.
 let asked = null; // What it searches for.
 let written = null; // What stood in the search box when it was sent.
+let isBehind = false; // Back or forward has changed the address, and the list is still that of before.
 
 // The same address again: new rows, an entry of the history, another try.
 function showAgain() {
@@ -58,6 +59,7 @@ document.addEventListener("htmx:sendError", ({ detail }) => {
 });
 
 document.addEventListener("htmx:afterSwap", () => {
+  isBehind = false;
   const region = document.getElementById("region");
   if (document.activeElement === document.body) region.focus({ preventScroll: true });
   document.getElementById("told").textContent = region.querySelector("[data-tells]")?.textContent ?? "";
@@ -66,5 +68,6 @@ document.addEventListener("htmx:afterSwap", () => {
 // No page is kept in the browser: back and forward ask for it.
 document.addEventListener("htmx:historyCacheMiss", (event) => {
   event.preventDefault();
+  isBehind = true;
   showAgain();
 });

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from grpc import aio
@@ -24,7 +24,7 @@ class IncomingCall:
         self.headers: Mapping[str, str] = {
             key: value for key, value in context.invocation_metadata() if isinstance(value, str)
         }
-        self.secret = bearer_in(self.headers)
+        self.secret = bearer_in(context.invocation_metadata())
         self.known: Caller | None = None
         """The caller, if already identified."""
 
@@ -63,10 +63,13 @@ class IncomingCall:
         return self.known or self.api.authenticate(self.secret)
 
 
-def bearer_in(headers: Mapping[str, str]) -> str | None:
-    """The secret in a call; None if it has none."""
-    shown = headers.get("authorization")
-    if shown is None:
+def bearer_in(metadata: Iterable[tuple[str, Any]]) -> str | None:
+    """The secret in a call; None if it has none.
+
+    Of two a proxy might go by one, and the service by the other: then none is good.
+    """
+    shown = [value for key, value in metadata if key == "authorization"]
+    if not shown:
         return None
-    scheme, _, secret = shown.partition(" ")
-    return secret.strip() if scheme.lower() == "bearer" else ""
+    scheme, _, secret = str(shown[0]).partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" and len(shown) == 1 else ""

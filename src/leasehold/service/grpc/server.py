@@ -134,7 +134,7 @@ class _Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]  # u
     async def ServerReflectionInfo(  # noqa: N802  # the proto's name
         self, request_iterator: Any, context: Any
     ) -> AsyncIterator[Any]:
-        secret = bearer_in(dict(context.invocation_metadata()))
+        secret = bearer_in(context.invocation_metadata())
         try:
             await self._api.on_thread(lambda: self._api.authenticate(secret))
         except CodedError as error:

@@ -42,7 +42,6 @@ class OrderDesk(Histories):
 
     def request_cancel(self, job: Record, reason: str) -> None:
         job.cancel_requested = reason
-        job.updated_at = self._state.now
 
     def wake_holder(self, job: Record) -> None:
         if self._state.news is not None:
@@ -82,7 +81,6 @@ class OrderDesk(Histories):
         if job.status is Status.PENDING:
             state.queues[job.draft.queue].lanes.count_anew(before, after)
         job.priority = after
-        job.updated_at = state.now
         dependents.reprioritized(state, job)
 
     def replay_order(self, job_ids: Sequence[str]) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from leasehold.core.model.history import Attempt, HistoryEvent
-from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.job import Draft, Job, last_change
 from leasehold.core.model.joblog import LogTail
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.status import Event, Status
@@ -80,7 +80,8 @@ class Record(msgspec.Struct, eq=False, gc=False):
     """Its own priority, or the higher one inherited from its dependents."""
     allowance: int
     created_at: int
-    updated_at: int
+    since: int
+    """Since when it has its status."""
     available_at: int
     """Since when, or from when on, it may be leased: never before it was created."""
     start_by: int | None
@@ -156,6 +157,13 @@ def snapshot(record: Record) -> Job:
     draft = record.draft
     failures = record.failures
     held = record.status is Status.RUNNING
+    changed_at = last_change(
+        record.created_at,
+        record.available_at,
+        ended_at=record.completed_at,
+        waits_since=None if held or record.status is PENDING else record.since,
+        heartbeat_at=record.heartbeat_at if held else None,
+    )
     return Job(
         id=record.id,
         queue=draft.queue,
@@ -165,7 +173,7 @@ def snapshot(record: Record) -> Job:
         payload_data=draft.payload,
         codec=draft.codec,
         created_at=from_micros(record.created_at),
-        updated_at=from_micros(record.updated_at),
+        updated_at=from_micros(changed_at),
         run_at=from_micros(record.available_at),
         deadline=draft.deadline,
         started_at=moment(record.started_at),

@@ -278,7 +278,7 @@ class State:
         else:
             self._leave(queue, record)
         record.status = after
-        record.updated_at = now
+        record.since = now
         counts[before] -= 1
         counts[after] += 1
         history = record.history

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from leasehold.core.model.codes import POLICY_OF, STATUS_OF
-from leasehold.core.model.job import Job
+from leasehold.core.model.job import Job, last_change
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.stored import metadata_of, moment, retry_of
@@ -171,7 +171,13 @@ def snapshot(
     started_at = row.started_at
     if started_at is None:
         started_at = row.acquired_at or last_start
-    updated_at = row.finished_at or row.since or row.heartbeat_at or row.available_at
+    changed_at = last_change(
+        row.created_at,
+        row.available_at,
+        ended_at=row.finished_at,
+        waits_since=row.since,
+        heartbeat_at=row.heartbeat_at,
+    )
     return Job(
         id=row.id,
         queue=row.queue,
@@ -181,7 +187,7 @@ def snapshot(
         payload_data=row.payload,
         codec=row.codec or "json",
         created_at=from_micros(row.created_at),
-        updated_at=from_micros(max(updated_at, row.created_at)),
+        updated_at=from_micros(changed_at),
         run_at=from_micros(row.available_at),
         deadline=moment(row.deadline),
         started_at=moment(started_at),

@@ -29,6 +29,7 @@ from leasehold.core.rules.operations import (
     to_look_for,
 )
 from leasehold.core.rules.people import OrderDesk
+from leasehold.core.rules.resuming import resume
 from leasehold.errors import LeaseholdError
 from leasehold.stores.verbs.looking import LookingVerbs
 
@@ -108,9 +109,8 @@ class PeopleVerbs(LookingVerbs):
         return found
 
     def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
-        return self._write(
-            lambda write: operations.begin(self._operation_shelf(write), draft, actor)
-        )
+        begin = operations.begin if draft.resumes is None else resume
+        return self._write(lambda write: begin(self._operation_shelf(write), draft, actor))
 
     def advance_operation(self, operation_id: str, *, limit: int = ORDERED_AT_ONCE) -> Advance:
         asked = known_as(operation_id, self.operation(operation_id))

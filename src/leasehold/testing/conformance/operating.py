@@ -214,6 +214,19 @@ class OperatingClauses(ConformanceBase):
         assert (done.planned, done.changed) == (1, 1)
         assert [job.id for job in store.search(ALL).jobs] == ["bystander"]
 
+    def test_ope_6_another_priority_is_no_other_status(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        submit(
+            store, draft("one"), draft("two", depends_on=("one",)), draft("late", delay_seconds=9)
+        )
+        clock.advance(1)
+        begin(store, ReprioritizeAll(90))
+        for name in ("one", "two", "late"):
+            clock.advance(1)
+            store.reprioritize(name, 60, actor="me")
+        assert carry_out(store).changed == 3
+
     def test_ope_6_nor_what_was_unblocked(self, store: Store, clock: ManualClock) -> None:
         submit(store, draft("needed"), draft("blocked", depends_on=("needed",)))
         clock.advance(1)
@@ -279,3 +292,23 @@ class OperatingClauses(ConformanceBase):
         begin(store, DiscardAll(), name="two")
         assert [each.id for each in store.operations()] == ["two", "one"]
         assert store.operation("one") == store.operations()[1]
+
+    def test_ope_10_who_resumes_one_is_recorded(self, store: Store) -> None:
+        submit(store, draft("a"), draft("b"))
+        begin(store, CancelAll())
+        store.advance_operation("op", limit=1)
+        resumes = OperationDraft(id="asked", resumes="op")
+        resumed = store.begin_operation(resumes, actor="bob")
+        assert (resumed.id, resumed.actor, resumed.resumed_by) == ("op", "ann", "bob")
+        assert store.begin_operation(resumes, actor="bob") == store.operation("op") == resumed
+        record = store.audit_page().records[0]
+        assert (record.actor, record.action, record.count) == ("bob", "resume_operation", 1)
+        assert record.detail["operation"] == "op"
+        assert carry_out(store).resumed_by == "bob"
+        with pytest.raises(InvalidTransitionError, match="nothing to resume"):
+            store.begin_operation(resumes, actor="bob")
+        with pytest.raises(OperationNotFoundError):
+            store.begin_operation(OperationDraft(id="asked", resumes="unknown"), actor="bob")
+        plan = store.plan_operation(CancelAll(), ALL)
+        with pytest.raises(InvalidOrderError):
+            store.begin_operation(OperationDraft(id="x", plan=plan, resumes="op"), actor="bob")

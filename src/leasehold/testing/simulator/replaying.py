@@ -19,7 +19,7 @@ from leasehold.testing.simulator.calllog import Applied, CallLog
 from leasehold.testing.simulator.ranks import Ranks, asked_of
 from leasehold.testing.simulator.runner import MakeStore
 
-FREE: Final = frozenset({"updated_at", "next_due_at"})
+FREE: Final = frozenset({"next_due_at"})
 """Only hints."""
 
 

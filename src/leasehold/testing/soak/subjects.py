@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.records import WorkerLife
+from leasehold.core.model.records import WorkerInfo, WorkerLife
 from leasehold.core.model.retention import RetentionPolicy
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
@@ -65,6 +65,12 @@ class Subject:
     def restart(self) -> None:
         """Close the store and open it again, if its jobs outlive that."""
         self._end_lives()
+        # A write of every store: a time that only looks have shown is forgotten with the process.
+        now = self.store.now()
+        last = WorkerInfo(
+            id="last", host="here", pid=1, queues=(), slots=1, started_at=now, heartbeat_at=now
+        )
+        self.store.register_worker(last, is_remote=True).close()
         if self._outlives:
             self.store.close()
             self.store = self._open(self._env)

@@ -5,6 +5,8 @@ each, with the number of its jobs: to count them would be to read them.
 
 Both changes are done between two tries of a clean-up's write, in transactions of their own, without
 the store's turn: no submit, lease or settlement waits for one, whoever reads the archive meanwhile.
+(Only if another process archives jobs just then, in its turn, may they wait behind it: its write
+waits for the archive as a reader does, `WAIT_SECONDS` at most.)
 
 - *Made* beside the archive, and attached while it is empty. That excludes no reader, nor a write
   (`CREATE TABLE ... PARTITION OF` would). There is no default partition: to attach another one, the

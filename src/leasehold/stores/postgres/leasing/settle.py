@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from leasehold.core.model.lease import Exchange, LeaseRequest, Settled, Settlement
+from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Settled, Settlement
 from leasehold.core.model.outcome import Complete, within_limits
 from leasehold.core.rules import exchanging, key_accounts
 from leasehold.core.rules.ends import EndedLease
-from leasehold.errors import LeaseLostError
+from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.stores.postgres.leasing import lease as leasing
 from leasehold.stores.postgres.leasing.completing import Completions
 from leasehold.stores.postgres.leasing.ends import HELD, HELD_BY_NAME, Ends, settle_stale
@@ -90,7 +90,8 @@ def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | Leas
         rows.append(rest[5])
     if rows:
         step.execute(END, (rows,))
-    if any(terms.queue in step.rules or terms.failures_in_row for terms, _ in found.values()):
+    queues = {terms.queue for terms, _ in found.values()}
+    if not step.rules.are_light(queues) or any(each.failures_in_row for each, _ in found.values()):
         # Limits and breakers concern other jobs.
         step.must_be_alone()
     if step.rules.key_limits:
@@ -120,6 +121,16 @@ def exchange(
     database: Database, settlements: Sequence[Settlement], request: LeaseRequest | None
 ) -> Exchange:
     """Settle and lease."""
+    database.unanswered.hand_back(
+        lambda lost: database.write(lambda step: settle(step, lost), go_on=False)
+    )
+    granted: list[Lease] = []
+
+    def carry_out(step: Step) -> Exchange:
+        answer = _exchange(database, settlements, completions, request, step)[0]
+        granted[:] = answer.leases
+        return answer
+
     # A lease does not pay for a long fan-out: the next exchange continues it.
     queues = () if request is None else request.queues
     is_light = database.remembered.rules.are_light(queues)
@@ -129,12 +140,16 @@ def exchange(
         sent.append(ahead(settlements) if completions is None else completions.ahead)
     if request is not None and request.limit > 0:
         sent += leasing.ahead(request, _probable_lane(database, request) if is_light else None)
-    return database.write(
-        lambda step: _exchange(database, settlements, completions, request, step)[0],
-        go_on=request is None,
-        side_by_side=partial(_side_by_side, queues) if is_light else None,
-        ahead=sent if completions or are_of_different_jobs(settlements) else (),
-    )
+    try:
+        return database.write(
+            carry_out,
+            go_on=request is None,
+            side_by_side=partial(_side_by_side, queues) if is_light else None,
+            ahead=sent if completions or are_of_different_jobs(settlements) else (),
+        )
+    except StoreUnavailableError:
+        database.unanswered.note(granted)
+        raise
 
 
 def _side_by_side(queues: Iterable[str], step: Step) -> bool:

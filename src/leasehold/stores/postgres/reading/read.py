@@ -28,7 +28,11 @@ from leasehold.stores.tables.statements import Clause, numbered
 def conditions(where: JobFilter) -> list[Clause]:
     """The clauses that must all hold beside the job's lane, as far as the server can decide."""
     clauses = of_the_job(where, POSTGRES)
-    if where.statuses is not None:
+    if where.statuses == (Status.PENDING,) and where.parent_id is not None:
+        # Not from the list of all pending jobs, which would be read for those of each parent.
+        pending = "job.seq IN (SELECT seq FROM ready WHERE parent_id = {})"
+        clauses.append((pending, (where.parent_id,)))
+    elif where.statuses is not None:
         clauses.append((_one_of(where.statuses), ()))
     if where.error_text:
         # Most jobs never failed: only the others need to be compared.
@@ -122,7 +126,7 @@ class Jobs(TableJobs):
         return read_job(self._db, job_id)
 
     def find_ids(self, prefix: str, limit: int) -> list[str]:
-        found = self._db.execute(FIND_IDS, (prefix, prefix + LAST_CHARACTER, max(0, limit)))
+        found = self._db.execute(FIND_IDS, (prefix, prefix + LAST_CHARACTER, limit))
         return [str(job_id) for (job_id,) in found]
 
     def _places(self) -> LaneReader:

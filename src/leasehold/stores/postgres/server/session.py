@@ -42,15 +42,13 @@ from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.server.pulse import connect
 from leasehold.stores.postgres.server.reach import Reach
 from leasehold.stores.postgres.server.silence import CONNECT_TIMEOUT_SECONDS
+from leasehold.stores.tables.news import ANYTHING, news_of, tell
 from leasehold.stores.tables.step import Hints
 
 logger = logging.getLogger("leasehold.store")
 
 Statement = tuple[str, Sequence[Any]]
 
-READY: Final = "r"
-ENDED: Final = "e"
-CANCEL: Final = "c"
 LOOK_SECONDS: Final = 0.5
 """How often a process checks that it still holds the locks of its workers."""
 RECONNECT_SECONDS: Final = 1.0
@@ -79,15 +77,6 @@ BEAR_SILENCE: Final = """
         set_config('tcp_user_timeout', $2, false)
 """
 LET_GO: Final = "SELECT pg_advisory_unlock_shared(hashtext('leasehold life ' || $1), $2::integer)"
-
-
-def _news_of(hints: Hints) -> str:
-    kinds = (
-        (READY, hints.ready),
-        (ENDED, hints.ended),
-        (CANCEL, hints.cancel_requested),
-    )
-    return "".join(kind for kind, there in kinds if there)
 
 
 class _NewsLine:
@@ -183,7 +172,7 @@ class ServerSession:
         """The statement that tells other processes of a commit, if it should be sent right behind
         the COMMIT. Once it is carried out, its news must not be sent again.
         """
-        news = _news_of(hints)
+        news = news_of(hints)
         if not news or self._accelerator is not None:
             return None
         with self._mutex:
@@ -194,8 +183,8 @@ class ServerSession:
 
     def send(self, hints: Hints, *, are_told: bool = False) -> None:
         """Tell listeners here of a commit, and other processes too unless they already know."""
-        news = _news_of(hints)
-        self._tell(news, hints.ended, hints.cancel_requested)
+        news = news_of(hints)
+        tell(self._listeners, news, hints.ended, hints.cancel_requested)
         if are_told:
             return
         if self._accelerator is None or not self._accelerator.send(news):
@@ -214,24 +203,7 @@ class ServerSession:
         """Pass another process's news to listeners here, or tell them that they may have missed
         some.
         """
-        self._tell((READY, ENDED, CANCEL) if news is None else news)
-
-    def _tell(
-        self,
-        news: Collection[str],
-        ended: Collection[str] | None = None,
-        cancel_requested: Collection[str] | None = None,
-    ) -> None:
-        for listener in self._listeners:
-            try:
-                if READY in news:
-                    listener.on_ready()
-                if ENDED in news:
-                    listener.on_ended(ended)
-                if CANCEL in news:
-                    listener.on_cancel_requested(cancel_requested)
-            except Exception:
-                logger.exception("a listener of the store failed; the others are still notified")
+        tell(self._listeners, ANYTHING if news is None else news)
 
     def _hear(self) -> None:
         """Listen to other processes until closed; a listener that was cut off has missed news."""
@@ -244,7 +216,7 @@ class ServerSession:
                     raw.execute(f"LISTEN {channel}".encode())
                     raw.patience_seconds = math.inf  # News may be a long time coming.
                     if self._listening.is_set():
-                        self._tell((READY, ENDED, CANCEL))
+                        tell(self._listeners, ANYTHING)
                     self._listening.set()
                     self._hearing.is_free()
                     for notice in raw.notifies():
@@ -252,7 +224,7 @@ class ServerSession:
                             return
                         sender, _, news = notice.payload.partition(" ")
                         if sender != self._name:
-                            self._tell(news)
+                            tell(self._listeners, news)
             except psycopg.Error as error:
                 self._listening.set()
                 if not self._closed:
@@ -261,7 +233,7 @@ class ServerSession:
         self._listening.set()
         while not self._closed:
             self._pause(POLL_SECONDS)
-            self._tell((READY, ENDED, CANCEL))
+            tell(self._listeners, ANYTHING)
 
     def _pause(self, seconds: float) -> None:
         with self._mutex:
@@ -305,9 +277,11 @@ class ServerSession:
 
     def fileno(self) -> int | None:
         """The socket on which the locks are held, if there is one."""
-        with self._line:
+        with self._line, contextlib.suppress(psycopg.Error):  # It may have been cut off.
             db = self._connection
-            return None if db is None or db.raw.is_pooled else db.raw.fileno()
+            if db is not None and not db.raw.is_pooled:
+                return db.raw.fileno()
+        return None
 
     # -- the thread that speaks --------------------------------------------------------------
 

@@ -50,6 +50,11 @@ def unwrapped(connection: object) -> psycopg.Connection[Row]:
         return Blocking(found)
     if isinstance(found, psycopg.Connection):
         return found
+    if found is None:
+        raise TransactionError(
+            "the connection is not open yet: submit inside a transaction, "
+            "as in `with transaction.atomic():`"
+        )
     raise _unsuitable(connection)
 
 
@@ -77,7 +82,7 @@ async def _lent(connection: Any) -> AsyncIterator[None]:
 
 
 def _driver_of(connection: object) -> Any:
-    """The driver's connection, found by SQLAlchemy's attribute names."""
+    """The driver's connection, found by the attribute names of SQLAlchemy and of Django."""
     if isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
         return connection
     found: Any = getattr(connection, "sync_session", connection)
@@ -86,7 +91,8 @@ def _driver_of(connection: object) -> Any:
         found = found.connection()  # a session
     if hasattr(found, "exec_driver_sql") and not found.in_transaction():
         found.exec_driver_sql(BEGIN)
-    return found.connection.driver_connection if hasattr(found, "connection") else found
+    beneath = getattr(found, "connection", found)
+    return getattr(beneath, "driver_connection", beneath)
 
 
 def _is_awaited_sqlalchemy(connection: object) -> bool:
@@ -97,5 +103,6 @@ def _unsuitable(connection: object) -> TransactionError:
     kind = type(connection)
     return TransactionError(
         f"a {kind.__module__}.{kind.__qualname__} cannot carry the transaction of a postgresql:// "
-        "store: pass a psycopg connection, or SQLAlchemy's on psycopg (postgresql+psycopg://)"
+        "store: pass a psycopg connection, SQLAlchemy's on psycopg (postgresql+psycopg://), or "
+        "Django's"
     )

@@ -14,7 +14,7 @@ import logging
 import os
 import select
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -22,13 +22,12 @@ from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError
 from leasehold.interrupts import SHIELD
+from leasehold.stores.tables.news import READY, news_of, tell
+from leasehold.stores.tables.step import READY as READY_ALONE
 from leasehold.stores.tables.step import Hints
 
 logger = logging.getLogger("leasehold.store")
 
-READY: Final = b"r"
-ENDED: Final = b"e"
-CANCEL: Final = b"c"
 _STOP: Final = b"."
 """Wakes the receiver so that it notices that it should stop; it carries no news."""
 
@@ -95,33 +94,16 @@ class Wake:
 
         No error is raised here: the caller's write has been committed.
         """
-        news = READY if hints.ready else b""
-        if hints.ended:
-            news += ENDED
-        if hints.cancel_requested:
-            news += CANCEL
+        # Most commits have no other news, and each passes here.
+        news = READY if hints is READY_ALONE else news_of(hints)
         if self._listeners:
-            self._tell_listeners(news, hints.ended, hints.cancel_requested)
+            tell(self._listeners, news, hints.ended, hints.cancel_requested)
         try:
             with self._mutex:
                 if not self._closed:
-                    self._tell_peers(news)
+                    self._tell_peers(news.encode())
         except OSError as error:
             logger.warning("other processes could not be woken, and will look later: %s", error)
-
-    def _tell_listeners(
-        self, news: bytes, ended: Collection[str] | None, cancel_requested: Collection[str] | None
-    ) -> None:
-        for listener in self._listeners:
-            try:
-                if READY in news:
-                    listener.on_ready()
-                if ENDED in news:
-                    listener.on_ended(ended)
-                if CANCEL in news:
-                    listener.on_cancel_requested(cancel_requested)
-            except Exception:
-                logger.exception("a listener of the store failed; the others are still notified")
 
     def _tell_peers(self, news: bytes) -> None:
         for name, fifo in list(self._find_peers().items()):
@@ -210,10 +192,10 @@ class Wake:
             while not self._closed:
                 poll.poll()
                 try:
-                    news = os.read(inbox, 65536)
+                    news = os.read(inbox, 65536).decode(errors="replace")
                 except BlockingIOError:
                     continue
-                self._tell_listeners(news, None, None)
+                tell(self._listeners, news)
                 if not news.strip(READY):
                     self._env.clock.pause(READY_PAUSE_SECONDS)
         finally:

@@ -12,12 +12,10 @@ from typing import Final
 
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.model.limits import IDEMPOTENCY_SECONDS
-from leasehold.core.model.phrases import counted, listed
 from leasehold.core.model.span import DAY_MICROS, MINUTE_MICROS
-from leasehold.core.rules.clock import TOLERANCE_MICROS, basis_of_now
+from leasehold.core.rules.clock import basis_of_now, check_may_be_set_back, is_ahead
 from leasehold.core.rules.sampling import KEPT
 from leasehold.env import ClockReading, from_micros
-from leasehold.errors import InvalidTransitionError
 from leasehold.stores.sqlite.leasing.recover import Sweep
 from leasehold.stores.sqlite.rules.schedules import go_on_from
 from leasehold.stores.sqlite.writing.database import Database
@@ -92,9 +90,11 @@ def repair_clock(database: Database, actor: str) -> ClockRepair:
 
 def _repair(step: Step, reading: ClockReading, actor: str) -> ClockRepair:
     before, now = step.now, reading.wall
-    if before - now <= TOLERANCE_MICROS:
+    if not is_ahead(before, now):
         return ClockRepair(before=from_micros(before), after=from_micros(before), changed={})
-    _refuse_while_somebody_works(step)
+    ((running,),) = step.execute(RUNNING).fetchall()
+    workers = [f"{name} (pid {pid} on {host})" for name, host, pid in step.execute(WORKERS)]
+    check_may_be_set_back(workers, running)
     step.execute(FORGET_CONSUMERS)
     changed = _set_back(step, now, before)
     step.execute(OPEN_MINUTE, (now // MINUTE_MICROS,))
@@ -107,21 +107,6 @@ def _repair(step: Step, reading: ClockReading, actor: str) -> ClockRepair:
     step.audit(actor, "repair_clock", sum(changed.values()), detail)
     step.hints.ready = True
     return answer
-
-
-def _refuse_while_somebody_works(step: Step) -> None:
-    ((running,),) = step.execute(RUNNING).fetchall()
-    workers = [f"{name} (pid {pid} on {host})" for name, host, pid in step.execute(WORKERS)]
-    if workers:
-        raise InvalidTransitionError(
-            f"the store's clock cannot be set back while workers run: stop {listed(workers)} first"
-        )
-    if running:
-        raise InvalidTransitionError(
-            f"the store's clock cannot be set back while the store has "
-            f"{counted(running, 'running job')}: wait until they end, or until their leases expire "
-            "and `queuectl sweep` takes them back"
-        )
 
 
 def _set_back(step: Step, now: int, before: int) -> dict[str, int]:
