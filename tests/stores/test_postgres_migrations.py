@@ -20,6 +20,8 @@ from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.schema import migrate  # noqa: E402
 
 KNOWN = migrate.migrations()
+NUMBERS = [(number,) for number, _ in KNOWN]
+NEXT = KNOWN[-1][0] + 1
 APPLIED = "SELECT number FROM {}.migration ORDER BY number"
 
 
@@ -70,13 +72,13 @@ def test_of_many_processes_one_brings_a_store_up_to_date(
     """It is in use meanwhile, and nothing in it is lost."""
     with closing(PostgresStore(place.url)) as old:
         old.submit([Draft(id="before", task="work")])
-        next_one = (2, "ALTER TABLE job ADD COLUMN later integer; SELECT pg_sleep(0.2)")
+        next_one = (NEXT, "ALTER TABLE job ADD COLUMN later integer; SELECT pg_sleep(0.2)")
         monkeypatch.setattr(migrate, "migrations", lambda: [*KNOWN, next_one])
         with ThreadPoolExecutor(4) as pool, ExitStack() as opened:
             stores = list(pool.map(PostgresStore, [place.url] * 4))
             for each in stores:
                 opened.enter_context(closing(each))
-            assert place.execute(APPLIED) == [(1,), (2,)]
+            assert place.execute(APPLIED) == [*NUMBERS, (NEXT,)]
             assert all(each.get("before") is not None for each in stores)
             assert old.get("before") is not None
 
@@ -86,12 +88,12 @@ def test_a_migration_that_fails_changes_nothing(
 ) -> None:
     with closing(PostgresStore(place.url)):
         pass
-    broken = (2, "ALTER TABLE job ADD COLUMN later integer; SELECT 1 / 0")
+    broken = (NEXT, "ALTER TABLE job ADD COLUMN later integer; SELECT 1 / 0")
     with monkeypatch.context() as patch:
         patch.setattr(migrate, "migrations", lambda: [*KNOWN, broken])
         with pytest.raises(StoreError, match="division by zero"):
             PostgresStore(place.url)
-    assert place.execute(APPLIED) == [(1,)]
+    assert place.execute(APPLIED) == NUMBERS
     with closing(PostgresStore(place.url)) as store:
         store.submit([Draft(id="job", task="work")])
         assert store.check() == []
