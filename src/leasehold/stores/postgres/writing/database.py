@@ -232,7 +232,7 @@ class Database(TableDatabase):
                     if tries.is_last:
                         raise
                     with self._lending.connection() as db, db.transaction():
-                        self.turn.free(db)
+                        self.turn.free(db, may_be_free=not tries.went_on)
                     tries.go_on()
                     continue
                 except OF_THE_CONNECTION as error:
