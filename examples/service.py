@@ -3,7 +3,7 @@
 This process runs the tasks; `queuectl serve`, a process of its own, serves the same store over
 HTTP; and jobs are submitted the way another machine or another language would, by plain requests.
 On a terminal it goes on with a sample job every other second until Ctrl-C, so that there is
-something to look at; elsewhere it ends when the first job has.
+something to look at; elsewhere it ends when the first job has. Its store is removed with it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import itertools
 import json
 import logging
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -81,16 +82,21 @@ def main() -> None:
         print(f"    the service: {api}  (docs/service.md)")
         one_job(api, token, 1)
         if sys.stdout.isatty():
-            print(f"\nTry it: TOKEN={token}")
-            print(f"    the dashboard (log in with it): {api.removesuffix('/api/v1')}/dashboard/")
-            print(f'    curl -s {api}/jobs -H "Authorization: Bearer $TOKEN"')
+            dashboard = f"{api.removesuffix('/api/v1')}/dashboard/"
+            print(f"\nOpen {dashboard} in a browser, and log in with this token:")
+            print(f"    {token}")
+            print("In another terminal, the same store:")
             print(f"    {shlex.join(queuectl)} top")
-            print("A sample job every other second, until Ctrl-C:")
+            print(f'    curl -s {api}/jobs -H "Authorization: Bearer {token}"')
+            print("A sample job every other second, until Ctrl-C, which removes this store:")
             for number in itertools.count(2):
                 time.sleep(SAMPLE_SECONDS)
                 one_job(api, token, number)
 
 
 if __name__ == "__main__":
-    with queue, suppress(KeyboardInterrupt):
-        main()
+    try:
+        with queue, suppress(KeyboardInterrupt):
+            main()
+    finally:
+        shutil.rmtree(store.parent, ignore_errors=True)

@@ -2,12 +2,13 @@
 
 It makes a store in a temporary folder, submits jobs of several priorities, lets workers run them,
 shows one that fails and is retried with backoff, one that ends in the dead letters and is replayed,
-and the statistics at the end.
+and the statistics at the end. The store is removed at last, unless it is to be kept (`--keep`).
 """
 
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from leasehold import Exponential, JobFailedError, PermanentError, TaskQueue, cu
 
 # The worker's own log would only repeat what is shown here.
 logging.getLogger("leasehold").addHandler(logging.NullHandler())
+KEEP = "--keep"
 store = Path(tempfile.mkdtemp(prefix="leasehold-tour-")) / "jobs.db"
 # This one process both submits and runs; with a single slot the order of service can be seen.
 queue = TaskQueue(store, num_workers=1)
@@ -53,7 +55,7 @@ def charge(customer: str, cents: int) -> str:
 
 
 def main() -> None:
-    print(f"A new store: {store}\n")
+    print("A new store, in a temporary folder.\n")
 
     print("1. Jobs of several priorities, submitted in one call, run in the order of priority:")
     waiting = queue.submit_many(
@@ -81,7 +83,7 @@ def main() -> None:
         print(f"    {error}")
     for letter in queue.dead_letters.list():
         print(f"    dead letter: {letter.task} {letter.payload}")
-    print("    a person mends the cause and replays it:")
+    print("    someone fixes the cause and replays it:")
     card_works.set()
     queue.dead_letters.replay(refused)
     print(f"    {refused.result(timeout=30)}")
@@ -90,16 +92,23 @@ def main() -> None:
     for event in queue.history(refused):
         print(f"    {event.sequence}. {event.event:<10} {event.after or '':<10} {event.message}")
 
-    print("\n5. Statistics, which the store keeps up to date (no job is counted for them):")
+    print("\n5. Statistics, read from counters, without scanning jobs:")
     for name, count in queue.get_queue_stats().items():
         if count:
             print(f"    {name:<16} {count}")
     problems = queue.check()
     print(f"    integrity check: {'; '.join(problems) or 'ok'}")
     queue.shutdown()
-    queuectl = Path(sys.executable).with_name("queuectl")
-    print(f"\nThe store is still there to look at: {queuectl} --store {store} list")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    finally:
+        if KEEP in sys.argv:
+            queuectl = Path(sys.executable).with_name("queuectl")
+            print(f"\nThe store is still there to look at: {queuectl} --store {store} list")
+        else:
+            queue.shutdown(wait=False)
+            shutil.rmtree(store.parent, ignore_errors=True)
+            print(f"\nThe store is removed; `python {sys.argv[0]} {KEEP}` leaves it to look at.")

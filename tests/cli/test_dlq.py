@@ -115,6 +115,10 @@ def test_a_retry_of_one_job_tells_of_those_that_stay_cancelled(
     queue.nack(lease, requeue=False)
     shown = shell.ok("dlq", "show", "root").err
     assert "with the 2 jobs that ended because of it: queuectl retry --graph root\n" in shown
+    to_do = "2 jobs that ended because of it stay as before; to replay them, too: "
+    for chosen in ("root", "--queue=graph"):
+        planned = shell.ok("dlq", "retry", chosen, "--dry-run").err
+        assert f"{to_do}queuectl retry --graph root\n" in planned
     told = shell.ok("dlq", "retry", "root").err
     assert told == (
         "2 jobs that ended because of it stay as before; to replay them, too: "

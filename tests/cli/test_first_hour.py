@@ -171,7 +171,7 @@ def test_a_misspelled_task_is_told_before_its_job_is_stored(shell: Shell) -> Non
         ("schedule", "add", "nightly", "--every", "1h", "--task", "shop:slwo"),
     ):
         refused = shell.run(*arguments)
-        assert refused.code == Exit.FAILURE
+        assert refused.code == Exit.USAGE
         assert meant in refused.err
         assert "did you mean 'shop:slow'?" in refused.err
     (shell.folder / "jobs.jsonl").write_text('{"task": "shop:slow"}\n{"task": "shop:slwo"}\n')
@@ -289,6 +289,8 @@ def test_mistakes_about_usage_are_told_as_all_others_are(shell: Shell) -> None:
     assert said("nonsense-of-all-kinds") == "there is no command 'nonsense-of-all-kinds'"
     meant = "did you mean '--state', '--status' or '--task'?"
     assert said("list", "--stat", "dead") == f"there is no option '--stat': {meant}"
+    before = "there is no option '-l'; put `--` before a command: leasehold enqueue -- COMMAND"
+    assert said("enqueue", "ls", "-la") == before
     assert said("list", "--limit") == "option '--limit' requires an argument"
     assert said("list", "--limit", "x").startswith("invalid value for '--limit'")
     assert said("why") == "missing argument 'JOB'"

@@ -57,6 +57,18 @@ def test_from_one_file_to_another_and_reopened(shell: Shell) -> None:
         queue.submit("t")
 
 
+def test_tables_of_the_application_are_told_as_not_moved(shell: Shell) -> None:
+    """They stay in the source, which accepts no writes any more."""
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        queue.submit("t")
+        with queue.connect() as connection:
+            connection.execute("CREATE TABLE app_order (id INTEGER PRIMARY KEY, text)")
+    told = shell.ok("migrate-store", "leasehold.db", "sqlite:///new.db").err
+    assert "not moved: 1 table of your own in leasehold.db (app_order); copy it yourself\n" in told
+    again = shell.ok("-o", "json", "migrate-store", "new.db", "sqlite:///third.db")
+    assert again.json["not_moved"] == []
+
+
 KILLED_ONCE_SEALED = """
 import os, signal
 from leasehold.connect import connect

@@ -151,3 +151,12 @@ def test_a_store_is_shown_so_that_it_can_be_found_and_without_secrets(
     session = Session()
     session.store_url = url
     assert session.shown_store == shown
+
+
+def test_a_store_that_is_not_there_is_told_with_those_that_are(shell: Shell) -> None:
+    for name in ("b.db", "m.db"):
+        shell.ok("--store", name, "init")
+    done = shell.run("--store", "nosuch.db", "status")
+    assert "there are 2 here: --store b.db, --store m.db" in done.err.replace(
+        f"{shell.folder}/", ""
+    )

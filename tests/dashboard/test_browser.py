@@ -55,7 +55,7 @@ def test_a_dead_job_is_replayed_and_seen_to_complete_live(shop: Shop) -> None:
     with shop.page("operator") as page:
         page.goto(shop.url(f"job?id={job}"))
         page.get_by_role("button", name="Replay").click()
-        expect(page.locator(".notice")).to_contain_text("gets another attempt")
+        expect(page.locator(".notice")).to_contain_text("was given another attempt")
         expect(page.locator("#head")).to_contain_text("pending")
         expect(page.locator("#live")).to_have_text("live")
         page.evaluate("window.stays = true")
@@ -206,7 +206,7 @@ def test_a_rule_is_changed_in_its_form(shop: Shop) -> None:
         expect(page.locator("#problem")).to_contain_text("max_depth must be a whole number")
         page.get_by_label("max depth").fill("40")
         page.get_by_role("button", name="Save the rules").click()
-        expect(page.locator(".notice")).to_contain_text("Rules changed: 1.")
+        expect(page.locator(".notice")).to_contain_text("1 rule changed.")
     assert shop.queue.queue_config(name).max_depth == 40
 
 

@@ -14,6 +14,7 @@ from dashboard.conftest import People
 from dashboard.test_pages import dead
 from leasehold import CancelAll, Operation, OperationState
 from leasehold.dashboard import operation_runner
+from leasehold.dashboard.app import AGAIN
 from leasehold.queue.operations import Operations
 
 HIDDEN = re.compile(r'<input type="hidden" name="([^"]*)" value="([^"]*)">')
@@ -62,7 +63,7 @@ def test_what_is_announced_is_what_is_done(people: People, ended: threading.Even
     assert "Replay 2 jobs" in page
     assert "1 left alone: only dead and cancelled jobs are replayed" in page
     assert first[-8:] in page
-    assert "You can undo this until a worker takes them" in page
+    assert "Until a worker takes a job, you can undo this for it" in page
     late = dead(people, "here")
     people.queue.replay(second)
     operation_id = agree(client, form, ended)
@@ -102,6 +103,32 @@ def test_a_small_operation_has_ended_when_its_page_is_shown(
     _, form = planned(client, "cancel-found", q="queue:small")
     page = client.get(client.post("do", data=form).headers["location"])
     assert "1 of 1 cancelled." in page.text
+
+
+def test_an_open_page_of_an_operation_that_ended_says_so_at_once(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that look again share what they read for some seconds."""
+    monkeypatch.setattr(operation_runner, "SHOWN_ENDED_SECONDS", 0.0)
+    may_go_on = threading.Event()
+    carry_out = Operations.carry_out
+
+    def held_up(self: Operations, operation: Operation) -> Operation:
+        assert may_go_on.wait(30)
+        return carry_out(self, operation)
+
+    monkeypatch.setattr(Operations, "carry_out", held_up)
+    client = people.somebody("operator")
+    people.queue.submit("a", queue="watched")
+    operations = people.queue.operations
+    begun = operations.begin(operations.plan(CancelAll(), queue="watched"))
+    client.post("do", data={"order": "continue-operation", "operation": begun.id})
+    client.headers[AGAIN] = "1"
+    assert "1 of 1 cancelled" not in client.get("operation", params={"id": begun.id}).text
+    [at_it] = [each for each in threading.enumerate() if each.name.endswith(begun.id)]
+    may_go_on.set()
+    at_it.join(30)
+    assert "1 of 1 cancelled" in client.get("operation", params={"id": begun.id}).text
 
 
 def test_a_form_that_is_sent_twice_is_one_operation(people: People, ended: threading.Event) -> None:
@@ -168,6 +195,56 @@ def test_priorities_letters_groups_and_queues(people: People, ended: threading.E
     assert "Discard 1 job" in page
     agree(client, form, ended)
     assert people.store.get(gone) is None
+
+
+def test_a_replay_tells_of_the_jobs_that_ended_because_of_the_others(
+    people: People, ended: threading.Event
+) -> None:
+    """Replayed alone, each would complete, and those behind it stay cancelled without a word."""
+    client = people.somebody("operator")
+    charges = [people.queue.submit("charge", queue="chains", job_id=f"charge-{n}") for n in "ab"]
+    ships = [
+        people.queue.submit("ship", queue="chains", job_id=f"ship-{n}", depends_on=[f"charge-{n}"])
+        for n in "ab"
+    ]
+    for _ in charges:
+        lease = people.queue.lease("chains", wait=0)
+        assert lease is not None
+        people.queue.nack(lease, requeue=False)
+    page, form = planned(client, "replay-letters", queue="chains")
+    told = "2 other jobs were cancelled because of these, and stay cancelled."
+    assert told in page
+    assert "Replay them, too…" in page
+    page, form = planned(client, "replay-letters", queue="chains", dependents="on")
+    assert "and the jobs that ended because of them?" in unescape(page)
+    assert told not in page
+    assert "Replay 4 jobs" in page
+    narrower = {name: value for name, value in form.items() if name != "dependents"}
+    assert client.post("do", data=narrower).status_code == 400, "not what was announced"
+    (group,) = people.queue.failures("chains")
+    _, alone = planned(client, "replay-group", fingerprint=group.fingerprint)
+    operation = client.get("operation", params={"id": agree(client, alone, ended)}).text
+    assert told in operation
+    assert "Replay them, too…" in operation
+    assert [each.status().value for each in charges] == ["pending"] * 2
+    assert [each.status().value for each in ships] == ["cancelled"] * 2
+
+
+def test_all_that_ended_because_of_a_failure_is_replayed_in_one_operation(
+    people: People, ended: threading.Event
+) -> None:
+    client = people.somebody("operator")
+    charge = people.queue.submit("charge", queue="whole", job_id="whole-charge")
+    people.queue.submit("ship", queue="whole", job_id="whole-ship", depends_on=[charge.id])
+    lease = people.queue.lease("whole", wait=0)
+    assert lease is not None
+    people.queue.nack(lease, requeue=False)
+    _, form = planned(client, "replay-letters", queue="whole", dependents="on")
+    page = client.get("operation", params={"id": agree(client, form, ended)}).text
+    assert "2 of 2 replayed" in page
+    assert "because of these" not in page
+    assert people.queue.get("whole-ship").status.value == "blocked"
+    assert charge.status().value == "pending"
 
 
 def test_one_that_nobody_carries_out_is_stopped_or_continued(

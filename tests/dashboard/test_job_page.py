@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from dashboard.conftest import People
+from leasehold import Status, TaskQueue
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete, Fail, JobError
+from leasehold.core.model.reason import Reason
 from leasehold.dashboard.shown import TEXT_LENGTH_MAX
+from leasehold.queue.options import JobRef
 
 OWN = '  File "/srv/shop/mail.py", line {}, in send\n    deliver()\n'
 OTHER = '  File "/usr/lib/python3.11/smtplib.py", line {}, in connect\n    raise\n'
@@ -166,7 +169,7 @@ def test_the_queue_and_a_running_job_tell_how_long_its_task_usually_takes(people
     for task in ("slow", "quick", "quick"):
         run(task)
     page = client.get("queue", params={"name": "timed"}).text
-    assert "its latest 3 jobs that ended within a day" in words_of(page)
+    assert "the latest 3 jobs that ended in the last day" in words_of(page)
     shown = page.partition('id="tasks"')[2].partition("</table>")[0]
     assert re.findall(r'data-row="(\w+)"', shown) == ["quick", "slow"], "the busiest first"
     [quick, _] = re.findall(r"<tr data-row.*?</tr>", shown)
@@ -194,3 +197,23 @@ def test_a_tag_links_to_a_search_that_finds_the_job(people: People) -> None:
     assert len(links) == len(tags) - 3, "an empty value and two names can not be searched for"
     for each in links:
         assert f'data-row="{job.id}"' in client.get(each).text, each
+
+
+def test_a_job_that_ends_while_its_page_is_read_is_shown_as_it_ended(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A badge that says "running" above the words "It has ended" helps nobody."""
+    job = people.queue.submit("a", queue="moves on")
+    lease = people.queue.lease("moves on")
+    assert lease is not None
+    why = TaskQueue.why
+
+    def ends_first(self: TaskQueue, job: JobRef) -> Reason:
+        if people.queue.get(lease.job_id).status is Status.RUNNING:
+            people.queue.ack(lease)
+        return why(self, job)
+
+    monkeypatch.setattr(TaskQueue, "why", ends_first)
+    page = page_of(people, job.id)
+    assert "It has ended" in page
+    assert "s-running" not in page

@@ -58,6 +58,15 @@ def test_an_alert_leads_on_and_says_what_a_shell_can_do() -> None:
     assert (alert.to, alert.advice) == ("failures", "")
 
 
+@pytest.mark.parametrize(
+    ("check", "to"), [("overdue_schedules", "workers"), ("orphaned_schedules", "schedules")]
+)
+def test_what_only_a_shell_can_do_about_schedules_is_said(check: str, to: str) -> None:
+    finding = Finding(check=check, level=Level.WARNING, found="x", advice="queuectl ...")
+    [alert] = alerts_of([finding])
+    assert (alert.to, alert.advice) == (to, "queuectl ...")
+
+
 def shop() -> tuple[TaskQueue, Starlette, ManualClock]:
     clock = ManualClock()
     env = Env(clock=clock)

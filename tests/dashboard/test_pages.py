@@ -141,6 +141,16 @@ def test_a_search_that_means_nothing_is_explained(
     assert explained in page.text
 
 
+def test_an_id_with_a_colon_is_no_unknown_qualifier(people: People) -> None:
+    """It is what people have to paste."""
+    people.queue.submit("work", queue="pasted", job_id="order-108:charge")
+    client = people.somebody("operator")
+    page = client.get("jobs", params={"q": "order-108:charge"})
+    assert "1 job matches" in page.text
+    assert 'name="q" value="id:order-108:charge"' in page.text, "orders are about that job"
+    assert client.get("jobs", params={"q": "order-109:charge"}).status_code == 400
+
+
 def test_jobs_come_page_by_page_and_as_files(people: People) -> None:
     people.queue.submit_many([NewJob("=cmd|calc", (n,), queue="many") for n in range(60)])
     client = people.somebody("producer")
@@ -233,6 +243,10 @@ def test_failures_are_grouped_and_their_dead_letters_counted(people: People) -> 
     page = client.get("failures", params={"queue": "grouped"})
     assert page.text.count("data-row=") == 1
     assert "order &lt;n&gt; has no address" in page.text
+    name = re.search(r'<a class="what"[^>]*>(.*?)</a>', page.text, re.DOTALL)
+    assert name is not None, "all that names the failure leads to it"
+    assert "in shop:charge" in name[1]
+    assert "has no address" in name[1]
     [group] = people.queue.failures("grouped")
     one = client.get("failure", params={"fingerprint": group.fingerprint})
     assert "died of this error" in one.text
@@ -367,3 +381,16 @@ def test_a_consumer_that_names_no_possible_process_breaks_no_page(people: People
     observer = people.somebody("observer")
     for page in ("", "queues", "workers", "health"):
         assert observer.get(page).status_code == 200
+
+
+def test_a_page_that_is_not_there_has_its_colours_wherever_it_is_looked_for(people: People) -> None:
+    """Addresses are relative: those of a page below another one lead up first."""
+    client = people.somebody("operator")
+    for path, up in (("nothing", ""), ("jobs/x", "../"), ("jobs/x/y", "../../")):
+        page = client.get(path)
+        assert page.status_code == 404
+        assert "There is no such page." in page.text
+        style = re.search(r'rel="stylesheet" href="([^"]*)"', page.text)
+        assert style is not None
+        assert style[1].startswith(f"{up}static/app.css")
+        assert client.get(str(page.url.join(style[1]))).status_code == 200

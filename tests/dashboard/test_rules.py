@@ -31,6 +31,18 @@ def test_every_rule_is_in_the_form_once() -> None:
     assert len(GROUPS) > 1
 
 
+def test_an_empty_field_shows_the_setting_that_applies(people: People) -> None:
+    """A grey "none" would read as no retries."""
+    people.queue.create_queue("plain")
+    people.queue.settings.set("lease_seconds", "7m")
+    page = people.somebody("operator").get("queue-rules", params={"name": "plain"}).text
+    people.queue.settings.unset("lease_seconds")
+    hints = dict(re.findall(r'name="(\w+)" value="" placeholder="([^"]*)"', page))
+    assert hints["max_retries"] == "3 (setting)"
+    assert hints["lease_seconds"] == "7m (setting)"
+    assert hints["max_depth"] == "none"
+
+
 def test_a_form_that_nobody_changed_changes_nothing(people: People) -> None:
     people.queue.create_queue("calm", max_depth=5, aging_factor=None, retry=[1, 10])
     before = people.queue.queue_info("calm")

@@ -110,3 +110,15 @@ def test_a_chart_without_anything_says_what_did_not_happen() -> None:
     assert "Nothing failed" in told
     assert "No attempt ended" in told
     assert "No data" not in told
+
+
+def test_health_and_overview_say_the_same() -> None:
+    app, queue, clock = opened()
+    for number in range(5):
+        queue.submit("send", queue=f"q{number}")
+    clock.advance(3600)
+    # The clock is turned by hand, which is a finding as well.
+    said = "Jobs are held up: clock, no worker for 5 queues."
+    assert said in words(app, "/")
+    assert said in words(app, "/health")
+    assert "And 2 more alerts (no worker): see all" in words(app, "/")

@@ -114,8 +114,8 @@ def test_a_mistake_is_a_sentence_in_the_colours_that_were_chosen(people: People)
     client = people.somebody("operator")
     client.cookies.set(COOKIE, "dark")
     for path, told in (
-        ("nowhere", "<p>There is no such page</p>"),
-        ("confirm?order=nothing", "<p>There is no order 'nothing'</p>"),
+        ("nowhere", "<p>There is no such page.</p>"),
+        ("confirm?order=nothing", "<p>There is no order 'nothing'.</p>"),
         ("login", "Log in"),
     ):
         page = client.get(path).text

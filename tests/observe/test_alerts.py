@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leasehold import TaskQueue
+from leasehold.env import Env, ManualClock
 from leasehold.observe.alerts import RULES, BacklogChange, QueueFigures, alerts
 from leasehold.observe.findings import Finding, Level, worst
+from leasehold.queue.health import findings_of
 
 QUIET: dict[str, Any] = {
     "pending": 1,
@@ -25,6 +28,7 @@ QUIET: dict[str, Any] = {
     "stretches": (),
 }
 GROWN = (BacklogChange(0, 100, 1000), BacklogChange(100, 200, 1000), BacklogChange(200, 300, 1000))
+PAUSED = {"paused": True, "paused_seconds": 0.0}
 DEEP = {"pending": 300, "max_depth": None}
 
 
@@ -46,9 +50,17 @@ def test_a_quiet_queue_is_ok() -> None:
         ("no_worker", {"workers": 0, "oldest_pending_seconds": 10.1}, "warning"),
         ("no_worker", {"workers": 0, "oldest_pending_seconds": 300.0}, "warning"),
         ("no_worker", {"workers": 0, "oldest_pending_seconds": 300.1}, "critical"),
-        ("no_worker", {"workers": 0, "oldest_pending_seconds": 999.0, "paused": True}, "ok"),
+        (
+            "no_worker",
+            {"workers": 0, "oldest_pending_seconds": 999.0, "paused": True, "paused_seconds": 0.0},
+            "ok",
+        ),
         ("no_worker", {"workers": 0, "oldest_pending_seconds": 999.0, "pending": 0}, "ok"),
         ("no_worker", {"workers": 1, "oldest_pending_seconds": 999.0}, "ok"),
+        ("paused", {"paused": True, "paused_seconds": 1800.0}, "ok"),
+        ("paused", {"paused": True, "paused_seconds": 1800.1}, "warning"),
+        ("paused", {"paused": True, "paused_seconds": 1800.1, "pending": 0}, "ok"),
+        ("paused", {"paused": False, "paused_seconds": 1800.1}, "ok"),
         ("failure_rate", {"failure_rate": 0.05}, "ok"),
         ("failure_rate", {"failure_rate": 0.051}, "warning"),
         ("failure_rate", {"failure_rate": 1.0, "attempts": 19}, "ok"),
@@ -64,7 +76,7 @@ def test_a_quiet_queue_is_ok() -> None:
         ("growing", {**DEEP, "stretches": (*GROWN[:2], BacklogChange(200, 299, 1000))}, "ok"),
         ("growing", {**DEEP, "stretches": (*GROWN[:2], BacklogChange(200, 200, 0))}, "ok"),
         ("growing", {**DEEP, "stretches": (*GROWN[:2], BacklogChange(200, 201, 0))}, "warning"),
-        ("growing", {**DEEP, "stretches": GROWN, "paused": True}, "ok"),
+        ("growing", {**DEEP, **PAUSED, "stretches": GROWN}, "ok"),
         ("growing", {**DEEP, "stretches": GROWN, "workers": 0}, "ok"),
         ("long_waits", {"wait_p99_seconds": 10.0}, "ok"),
         ("long_waits", {"wait_p99_seconds": 10.1}, "warning"),
@@ -90,10 +102,29 @@ def test_the_limits(check: str, figures: dict[str, Any], level: str) -> None:
         ("long_waits", "wait_p99_seconds"),
         ("long_waits", "leased"),
         ("growing", "stretches"),
+        ("paused", "paused_seconds"),
     ],
 )
 def test_a_missing_figure_is_unknown_and_never_ok(check: str, missing: str) -> None:
-    assert levels(**{missing: None})[check] == "unknown"
+    assert levels(paused=check == "paused", **{missing: None})[check] == "unknown"
+
+
+def test_a_pause_that_was_forgotten_is_told_with_who_paused() -> None:
+    clock = ManualClock()
+    queue = TaskQueue("memory://", num_workers=0, env=Env(clock), actor="cli:root")
+    queue.submit("send", queue="mail")
+    queue.pause_queue("mail")
+
+    def found() -> Finding:
+        return next(each for each in findings_of(queue) if each.check == "paused")
+
+    clock.advance(1700)
+    assert found().level is Level.OK
+    clock.advance(460)
+    forgotten = found()
+    assert (forgotten.level, forgotten.queue) == (Level.WARNING, "mail")
+    assert forgotten.found == "1 pending job waits; last changed 36m ago by cli:root"
+    assert "queuectl queue resume mail" in forgotten.advice
 
 
 def test_a_full_queue_that_is_paused_needs_no_more_workers() -> None:

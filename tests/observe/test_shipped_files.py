@@ -124,11 +124,11 @@ QUEUE = 'job="jobs",instance="a",queue="mail"'
 
 
 def constant(value: float) -> str:
-    return f"{value}x20"
+    return f"{value}x40"
 
 
 def growing(per_minute: float) -> str:
-    return f"0+{per_minute}x20"
+    return f"0+{per_minute}x40"
 
 
 def waits(middle: float, long: float) -> Series:
@@ -159,6 +159,13 @@ def standing(pending_seconds: float, workers: int, paused: int) -> Series:
     }
 
 
+def held(pending: int, paused: int) -> Series:
+    return {
+        f'leasehold_queue_depth{{{QUEUE},status="pending"}}': constant(pending),
+        f"leasehold_queue_paused{{{QUEUE}}}": constant(paused),
+    }
+
+
 def gauge(name: str, value: float, labels: str = 'job="jobs",instance="a"') -> Series:
     return {f"leasehold_{name}{{{labels}}}": constant(value)}
 
@@ -176,7 +183,7 @@ def filling(start: float, per_minute: float, leased: float, workers: int, paused
     """A queue that gets deeper by so many jobs a minute, of which so many are leased."""
     waited = f'leasehold_job_wait_seconds_count{{{QUEUE},priority_band="medium"}}'
     return {
-        f'leasehold_queue_depth{{{QUEUE},status="pending"}}': f"{start}+{per_minute}x20",
+        f'leasehold_queue_depth{{{QUEUE},status="pending"}}': f"{start}+{per_minute}x40",
         **({waited: growing(leased)} if leased else {}),
         **gauge("active_workers", workers, QUEUE),
         **gauge("queue_paused", paused, QUEUE),
@@ -203,6 +210,8 @@ CASES: list[tuple[str, Series, Series]] = [
     ("LeaseholdNoWorker", standing(AGE + 1, 0, 0), standing(AGE - 1, 0, 0)),
     ("LeaseholdNoWorker", standing(AGE + 1, 0, 0), standing(AGE + 1, 1, 0)),
     ("LeaseholdNoWorker", standing(AGE + 1, 0, 0), standing(AGE + 1, 0, 1)),
+    ("LeaseholdPaused", held(1, 1), held(1, 0)),
+    ("LeaseholdPaused", held(1, 1), held(0, 1)),
     ("LeaseholdStorePoolExhausted", pool(32), pool(31)),
     ("LeaseholdRedisEvicting", evicted(5), evicted(0)),
     ("LeaseholdRedisAway", gauge("redis_fallback_mode", 1), gauge("redis_fallback_mode", 0)),
@@ -248,6 +257,9 @@ CASES: list[tuple[str, Series, Series]] = [
 ]
 
 
+EVALUATED = {"LeaseholdPaused": "35m"}
+
+
 def test_every_alert_is_tried() -> None:
     assert {alert for alert, _, _ in CASES} == alert_rules().keys()
 
@@ -264,7 +276,7 @@ def test_alerts_go_off_where_doctor_says_so(tmp_path: Path) -> None:
                 {
                     # Whatever its labels, is it there?
                     "expr": f'count(ALERTS{{alertname="{alert}"}} == 1) or vector(0)',
-                    "eval_time": "15m",
+                    "eval_time": EVALUATED.get(alert, "15m"),
                     "exp_samples": [{"labels": "{}", "value": expected}],
                 }
             ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from leasehold import (
     ResultTimeoutError,
     Status,
     TaskQueue,
+    UnsupportedError,
 )
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import Exchange
@@ -356,5 +358,78 @@ def test_no_short_call_waits_behind_long_ones() -> None:
             assert not any(check.done() for check in checks)
             store.go.set()
             assert await asyncio.gather(*checks) == [[]] * 4
+
+    asyncio.run(main())
+
+
+def test_a_plain_function_is_refused_the_submit_that_it_cannot_await(url: str) -> None:
+    """Its job would complete, and the other one would never exist."""
+
+    async def main() -> None:
+        async with AsyncTaskQueue(url, num_workers=1) as queue:
+            mail = queue.task(name="mail")(double)
+            first = await mail.submit(0)
+            refusals: list[str] = []
+
+            @queue.task(name="order")
+            def order() -> str:
+                for call in (
+                    lambda: mail.options(priority="high").submit(1),
+                    lambda: queue.get("x"),
+                    lambda: queue.submit_partly([]),
+                    lambda: queue.dead_letters.replay(first),
+                    lambda: first.result(WAIT),
+                ):
+                    with pytest.raises(UnsupportedError) as caught:
+                        call()
+                    refusals.append(str(caught.value))
+                return queue.queue.submit(mail.options(priority="high"), 4).id
+
+            job = await order.submit()
+            mailed = await queue.get(await job.result(WAIT))
+            assert await queue.get_result(mailed.id, WAIT) == 8
+            assert mailed.priority == 75
+            assert refusals[0] == (
+                f"job {job.id}: `double.submit()` is a coroutine here, and a task that is a plain "
+                "function cannot await it: make the task `async def`, or use "
+                "`queue.queue.submit(double, ...)`"
+            )
+            for words, refusal in zip(
+                ("queue.queue.get(...)", "queue.queue", "queue.queue.dead_letters", "queue.wait"),
+                refusals[1:],
+                strict=True,
+            ):
+                assert words in refusal
+
+    asyncio.run(main())
+
+
+def test_code_of_a_task_that_can_await_makes_coroutines_as_ever(url: str) -> None:
+    async def main() -> None:
+        async with AsyncTaskQueue(url, num_workers=2) as queue:
+            mail = queue.task(name="mail")(double)
+
+            @queue.task(name="plain")
+            def plain() -> str:
+                async def within() -> str:
+                    return (await mail.submit(1)).id
+
+                return asyncio.run(within())
+
+            @queue.task(name="awaits")
+            async def awaits() -> str:
+                loop = asyncio.get_running_loop()
+
+                def on_another_thread() -> str:
+                    made = asyncio.run_coroutine_threadsafe(mail.submit(1), loop)
+                    return made.result(WAIT).id
+
+                return await asyncio.to_thread(on_another_thread)
+
+            for task in (plain, awaits):
+                job = await task.submit()
+                assert await queue.get_result(await job.result(WAIT), WAIT) == 2
+            assert inspect.iscoroutinefunction(mail.submit)
+            assert inspect.iscoroutinefunction(queue.wait)
 
     asyncio.run(main())

@@ -8,12 +8,10 @@ from contextlib import ExitStack
 import grpc
 import pytest
 
-from dashboard.shop import until
 from leasehold.connect import connect
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.job import Draft
 from leasehold.errors import StoreUnavailableError, UnauthenticatedError
-from leasehold.service import http_events
 from leasehold.service.api import Api
 from leasehold.service.caller import ANYBODY, Caller
 from leasehold.service.following import (
@@ -102,19 +100,6 @@ def test_one_token_leaves_room_for_others() -> None:
         other = service.client(secret=service.token("observer", name="other"))
         with other.stream("GET", "/api/v1/events") as answer:
             assert answer.status_code == 200
-
-
-def test_the_place_of_a_client_that_is_gone_is_free_before_the_next_write(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(http_events, "QUIET_SECONDS_MAX", 10 * WAIT_SECONDS)
-    with serving(connect("memory://")) as service:
-        client = service.client(secret=service.token("observer"))
-        with client.stream("GET", "/api/v1/events") as answer:
-            lines = answer.iter_lines()
-            assert next(lines).startswith("id: ")
-            assert len(service.api.followers) == 1
-        until(lambda: not service.api.followers)
 
 
 def test_a_service_that_ends_keeps_no_follower_waiting() -> None:

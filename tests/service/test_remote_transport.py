@@ -226,6 +226,14 @@ def test_one_that_does_not_come_back_is_named(scheme: str, served: Store) -> Non
         remote.queues()
 
 
+def test_a_server_without_tls_is_told_from_one_that_is_away(served: Store) -> None:
+    with serving_on("http", served) as (_, url):
+        remote = connect(f"{url.replace('http://', 'https://')}?retry_seconds=0.1")
+        with pytest.raises(StoreUnavailableError, match="is its address http://"):
+            remote.queues()
+        remote.close()
+
+
 class Hurrying(ManualClock):
     """A clock that is turned by the pauses of the test's own calls."""
 

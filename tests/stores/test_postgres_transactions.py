@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from threading import Event
 from typing import Any
 
 import pytest
@@ -20,8 +21,9 @@ from leasehold import (
     current_job,
 )
 from leasehold.core.model.job import Draft
-from leasehold.core.model.lease import LeaseRequest, Renewal, Renewed, Settlement
+from leasehold.core.model.lease import Lease, LeaseRequest, Renewal, Renewed, Settlement
 from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.model.status import Status
 from support.servers import Schemas, needs_psycopg
 
@@ -88,6 +90,19 @@ def test_a_refusal_leaves_the_transaction_as_it_was(store: PostgresStore, own: A
     own.commit()
     assert own.execute("SELECT n FROM app_row").fetchall() == [(1,)]
     assert store.get("new") is None
+
+
+def test_a_connection_outlives_any_number_of_refusals(
+    store: PostgresStore, own: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.submit([draft("taken")])
+    for n in range(12):
+        store.submit_within(own, [draft(f"new-{n}")])
+        with pytest.raises(DuplicateJobError):
+            store.submit_within(own, [draft("taken")])
+    own.commit()
+    assert store.stats().submitted == 13
+    assert [each.getMessage() for each in caplog.records if each.name == "psycopg"] == []
 
 
 def test_a_connection_that_cannot_be_used_is_refused_by_its_kind(
@@ -225,6 +240,56 @@ WAITING = """
         AND classid = ((%s::bigint >> 32) & 4294967295)::oid
         AND objid = (%s::bigint & 4294967295)::oid
 """
+
+
+ENDS_ALONE = ("needed", "limited")
+NEEDS_NOTHING = ("ruled", "unneeded", "plain")
+
+
+def two_leased(store: PostgresStore, case: str) -> list[Lease]:
+    """Two jobs of a queue, and something that makes their ends concern other jobs, or not quite."""
+    if case in ("ruled", "limited"):
+        rules = QueueConfig(max_concurrency=5) if case == "limited" else QueueConfig()
+        store.create_queue("default", rules, actor="me")
+    store.submit([draft("one"), draft("two"), draft("other", queue="elsewhere")])
+    needed = {"needed": ("one", "two"), "unneeded": ("other",)}.get(case, ())
+    store.submit([draft(f"after {each}", depends_on=(each,)) for each in needed])
+    return store.exchange((), LeaseRequest(worker="w", queues=("default",), limit=2)).leases
+
+
+@pytest.mark.parametrize("case", [*ENDS_ALONE, *NEEDS_NOTHING])
+def test_transactions_of_tasks_that_submit_wait_for_each_other_only_where_their_ends_concern_others(
+    url: str, store: PostgresStore, case: str
+) -> None:
+    first, second = (
+        store.open_transaction(each.job_id, each.version) for each in two_leased(store, case)
+    )
+    has_submitted = Event()
+
+    def run(job_id: str, held: Any) -> None:
+        store.submit_within(held.connection, [draft(f"by {job_id}", queue="elsewhere")])
+        has_submitted.set()
+        held.complete(Settlement(job_id, held._version, Complete()))
+
+    key = store._database.turn._first
+    store.submit_within(first.connection, [draft("by one", queue="elsewhere")])
+    with (
+        psycopg.connect(url.partition("&schema")[0], autocommit=True) as looking,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        later = pool.submit(run, "two", second)
+        if case in ENDS_ALONE:
+            while looking.execute(WAITING, (key, key)).fetchone() == (0,):
+                assert not later.done()
+            assert not has_submitted.is_set()
+        else:
+            later.result(PATIENCE_SECONDS)
+        first.complete(Settlement("one", first._version, Complete()))
+        later.result(PATIENCE_SECONDS)
+    jobs = [store.get(name) for name in ("one", "two", "by one", "by two")]
+    done, new = Status.COMPLETED, Status.PENDING
+    assert [each and each.status for each in jobs] == [done, done, new, new]
+    assert store.check() == []
 
 
 def test_an_open_transaction_and_who_waits_to_be_alone_hold_up_nobody_else(

@@ -144,7 +144,8 @@ def nursery() -> Iterator[Nursery]:
         address = os.path.join(folder, "socket")
         with subprocess.Popen(
             [sys.executable, "-m", "support.nursery", address],
-            env={**os.environ, "PYTHONPATH": here},
+            # The commands are those of the code under test, also where it is not installed.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as process:

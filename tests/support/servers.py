@@ -273,8 +273,8 @@ EMPTY = """
         FOR name IN SELECT proname FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace LOOP
             EXECUTE format('DROP FUNCTION %I() CASCADE', name);
         END LOOP;
-        UPDATE store_state SET clock = 0, open_minute = 0, queue_generation = 0,
-            settings_generation = 0, store_id = md5(random()::text);
+        UPDATE store_state SET clock = 0, pace_clock = 0, pace_server = 0, open_minute = 0,
+            queue_generation = 0, settings_generation = 0, store_id = md5(random()::text);
     END
     $$
 """

@@ -94,6 +94,7 @@ class Face:
 HANDLE: Final = Face(
     name="AsyncJobHandle",
     opening='''
+@refused_in_plain_code("job.{name}()", "queue.queue.wait(job.id)")
 class AsyncJobHandle(Awaited, Generic[R]):
     """A job that was submitted, with everything about it to be awaited; see `JobHandle`."""
 
@@ -124,6 +125,7 @@ class AsyncJobHandle(Awaited, Generic[R]):
 TASK: Final = Face(
     name="AwaitedTask",
     opening='''
+@refused_in_plain_code("{task}.{name}()", "queue.queue.submit({task}, ...)")
 class AwaitedTask(BaseTask[P, R], Generic[P, R, C]):
     """A task of an AsyncTaskQueue: called like its function, and submits are awaited; see `Task`.
 
@@ -169,6 +171,7 @@ def _awaited(made: Any) -> Any:
 WORKFLOW_RUN: Final = Face(
     name="AsyncWorkflowRun",
     opening='''
+@refused_in_plain_code("run.{name}()", "queue.queue.wait(job.id)")
 class AsyncWorkflowRun(Awaited, Mapping[str, AsyncJobHandle[Any]]):
     """A workflow that was submitted: its jobs' handles by name; see `WorkflowRun`."""
 
@@ -195,6 +198,7 @@ class AsyncWorkflowRun(Awaited, Mapping[str, AsyncJobHandle[Any]]):
 )
 
 _PART = '''
+@refused_in_plain_code("queue.{name}.{{name}}()", "queue.queue.{name}.{{name}}(...)")
 class {face}(Awaited):
     """`queue.{name}` with everything to be awaited; see `{part}`."""
 
@@ -252,6 +256,7 @@ return await wait_for_leases(
 QUEUE: Final = Face(
     name="AsyncQueueCalls",
     opening='''
+@refused_in_plain_code("queue.{name}()", "queue.queue.{name}(...)")
 class AsyncQueueCalls(Awaited):
     """What of an `AsyncTaskQueue` is derived from `TaskQueue`."""
 ''',

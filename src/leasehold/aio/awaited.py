@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from itertools import islice
+from types import FunctionType, MethodType
 from typing import Any, Final, Generic, TypeVar
 
 from leasehold.core.contract.transactions import OwnConnection
+from leasehold.errors import UnsupportedError
 from leasehold.queue.awaiting import Bridge
+from leasehold.worker.context import plain_code
 
 T = TypeVar("T")
+C = TypeVar("C", bound=type)
 
 _AT_ONCE: Final = 100
 """How many items of an iterator are fetched in one visit to another thread."""
@@ -62,3 +68,57 @@ class Awaited:
     def _each(self, start: Callable[[], Iterator[T]]) -> AsyncItems[T]:
         """Go through an iterator that reads the store as it goes."""
         return AsyncItems(self._bridge, start)
+
+
+def refused_in_plain_code(called: str, instead: str) -> Callable[[C], C]:
+    """Refuse the coroutines of a class to a task that is a plain function: it cannot await them.
+
+    Its job would complete, and what it asked for would silently never happen. `called` and
+    `instead` say what was called and what does the same; `{name}` in them is the method, and
+    `{task}` the task.
+    """
+
+    def guard(cls: C) -> C:
+        for name, method in list(vars(cls).items()):
+            if not name.startswith("_") and inspect.iscoroutinefunction(method):
+                setattr(cls, name, _ForThoseWhoAwait(method, called, instead))
+        return cls
+
+    return guard
+
+
+class _ForThoseWhoAwait:
+    """A coroutine function as a method, which a thread that cannot await it does not get.
+
+    A function around it would be no coroutine function, by which frameworks decide how to call it.
+    """
+
+    __slots__ = ("_called", "_instead", "_method")
+
+    def __init__(self, method: FunctionType, called: str, instead: str) -> None:
+        self._method = method
+        self._called = called
+        self._instead = instead
+
+    def __get__(self, instance: object, owner: type) -> Callable[..., Any]:
+        if instance is None:
+            return self._method
+        if plain_code.job_id is not None and not _can_await():
+            self._refuse(instance)
+        return MethodType(self._method, instance)
+
+    def _refuse(self, instance: object) -> None:
+        names = {"name": self._method.__name__, "task": getattr(instance, "__name__", "")}
+        called, instead = (text.format(**names) for text in (self._called, self._instead))
+        raise UnsupportedError(
+            f"job {plain_code.job_id}: `{called}` is a coroutine here, and a task that is a plain "
+            f"function cannot await it: make the task `async def`, or use `{instead}`"
+        )
+
+
+def _can_await() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

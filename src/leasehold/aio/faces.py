@@ -17,7 +17,7 @@ from collections.abc import (
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
-from leasehold.aio.awaited import AsyncItems, Awaited
+from leasehold.aio.awaited import AsyncItems, Awaited, refused_in_plain_code
 from leasehold.blobs.place import BlobPlace
 from leasehold.codec import CallCodec
 from leasehold.connect import Durability
@@ -89,6 +89,7 @@ R = TypeVar("R")
 C = TypeVar("C")
 
 
+@refused_in_plain_code("job.{name}()", "queue.queue.wait(job.id)")
 class AsyncJobHandle(Awaited, Generic[R]):
     """A job that was submitted, with everything about it to be awaited; see `JobHandle`."""
 
@@ -156,6 +157,7 @@ class AsyncJobHandle(Awaited, Generic[R]):
         return await self._call(lambda: self._handle.cancel(reason))
 
 
+@refused_in_plain_code("{task}.{name}()", "queue.queue.submit({task}, ...)")
 class AwaitedTask(BaseTask[P, R], Generic[P, R, C]):
     """A task of an AsyncTaskQueue: called like its function, and submits are awaited; see `Task`.
 
@@ -192,6 +194,7 @@ class AwaitedDecorator:
         return _awaited(self._decorator(func))
 
 
+@refused_in_plain_code("run.{name}()", "queue.queue.wait(job.id)")
 class AsyncWorkflowRun(Awaited, Mapping[str, AsyncJobHandle[Any]]):
     """A workflow that was submitted: its jobs' handles by name; see `WorkflowRun`."""
 
@@ -242,6 +245,7 @@ class AsyncWorkflowRun(Awaited, Mapping[str, AsyncJobHandle[Any]]):
         return await self._call(lambda: self._run.replay(reset_attempts=reset_attempts))
 
 
+@refused_in_plain_code("queue.schedules.{name}()", "queue.queue.schedules.{name}(...)")
 class AsyncSchedules(Awaited):
     """`queue.schedules` with everything to be awaited; see `Schedules`."""
 
@@ -286,6 +290,7 @@ class AsyncSchedules(Awaited):
         return await self._call(lambda: self._queue.schedules.remove(name))
 
 
+@refused_in_plain_code("queue.settings.{name}()", "queue.queue.settings.{name}(...)")
 class AsyncSettings(Awaited):
     """`queue.settings` with everything to be awaited; see `Settings`."""
 
@@ -320,6 +325,7 @@ class AsyncSettings(Awaited):
         return await self._call(lambda: self._queue.settings.unset(name))
 
 
+@refused_in_plain_code("queue.dead_letters.{name}()", "queue.queue.dead_letters.{name}(...)")
 class AsyncDeadLetters(Awaited):
     """`queue.dead_letters` with everything to be awaited; see `DeadLetters`."""
 
@@ -368,6 +374,7 @@ class AsyncDeadLetters(Awaited):
         return await self._call_long(lambda: self._queue.dead_letters.purge(where, **fields))
 
 
+@refused_in_plain_code("queue.operations.{name}()", "queue.queue.operations.{name}(...)")
 class AsyncOperations(Awaited):
     """`queue.operations` with everything to be awaited; see `Operations`."""
 
@@ -432,6 +439,7 @@ class AsyncOperations(Awaited):
         return await self._call(lambda: self._queue.operations.get(operation_id))
 
 
+@refused_in_plain_code("queue.archive.{name}()", "queue.queue.archive.{name}(...)")
 class AsyncArchive(Awaited):
     """`queue.archive` with everything to be awaited; see `Archive`."""
 
@@ -472,6 +480,7 @@ class AsyncArchive(Awaited):
         )
 
 
+@refused_in_plain_code("queue.{name}()", "queue.queue.{name}(...)")
 class AsyncQueueCalls(Awaited):
     """What of an `AsyncTaskQueue` is derived from `TaskQueue`."""
 

@@ -9,7 +9,7 @@ from datetime import date
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from leasehold.aio.awaited import AsyncItems
+from leasehold.aio.awaited import AsyncItems, refused_in_plain_code
 from leasehold.aio.faces import AsyncJobHandle, AsyncQueueCalls
 from leasehold.core.model.archive import ArchivedJob
 from leasehold.core.model.durations import Seconds
@@ -20,6 +20,7 @@ from leasehold.queue.filters import FilterFields
 from leasehold.queue.options import JobRef, NewJob
 
 
+@refused_in_plain_code("queue.{name}()", "queue.queue")
 class AsyncTaskQueue(AsyncQueueCalls):
     """A TaskQueue whose calls are awaited. It takes the same arguments; see `TaskQueue`."""
 

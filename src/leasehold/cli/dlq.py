@@ -133,7 +133,7 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
         statuses=frozenset({Status.DEAD}),
         carry_out=lambda job_ids: session.queue.replay_each(job_ids, reset_attempts=reset_attempts),
         by_filter=ReplayAll(reset_attempts),
-        afterwards=lambda job_ids: tell_left_cancelled(session, job_ids),
+        left_alone=lambda job_ids: tell_left_cancelled(session, job_ids),
     )
     give(session, order, chosen)
 

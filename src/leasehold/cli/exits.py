@@ -55,6 +55,7 @@ _CODES: Final[tuple[tuple[type[errors.LeaseholdError], Exit], ...]] = (
     (errors.TokenExistsError, Exit.CONFLICT),
     (errors.BackupExistsError, Exit.CONFLICT),
     (errors.UnsupportedError, Exit.USAGE),
+    (errors.UnknownTaskError, Exit.USAGE),
 )
 
 

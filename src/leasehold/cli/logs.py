@@ -174,6 +174,8 @@ def _lines_to_come(session: Session, job: Job) -> Iterator[OutputLine]:
         paths = queue.output_paths(job)
         if paths is not None and paths != shown:
             yield from _all_rests(tails)
+            if shown is not None:
+                session.tell("-- the next attempt --")
             tails = [Tail(paths[0], "stdout"), Tail(paths[1], "stderr")]
             shown = paths
         for tail in tails:

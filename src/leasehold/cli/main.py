@@ -88,9 +88,14 @@ def _in_our_style(error: click.UsageError) -> str:
     from click import NoSuchOption
 
     from leasehold.cli.command import meant
+    from leasehold.cli.program import program
 
     if isinstance(error, NoSuchOption):
-        return f"there is no option {error.option_name!r}{meant(sorted(error.possibilities or ()))}"
+        near = meant(sorted(error.possibilities or ()))
+        told = f"there is no option {error.option_name!r}{near}"
+        if error.ctx is not None and error.ctx.info_name == "enqueue" and not near:
+            told += f"; put `--` before a command: {program()} enqueue -- COMMAND"
+        return told
     text = error.format_message()
     if text.startswith(OF_CLICK):
         return f"{text[0].lower()}{text[1:].removesuffix('.')}"

@@ -14,12 +14,13 @@ from leasehold.cli.command import command
 from leasehold.cli.confirm import agreed
 from leasehold.cli.output import Column, emit_one, print_table
 from leasehold.cli.session import Session, actor, check_there
-from leasehold.core.model.phrases import counted
+from leasehold.core.model.phrases import counted, listed
 from leasehold.env import SYSTEM
 
 if TYPE_CHECKING:
     from leasehold.core.contract.store import Store
 
+NAMED_MAX: Final = 10
 COLUMNS: Final = (
     Column("name", "TABLE"),
     Column("rows", "ROWS", right=True),
@@ -112,6 +113,12 @@ def migrate_store(
         session.tell(f"{moved.blobs:,} large payloads and results were copied, too")
     if moved.running:
         session.tell(f"{counted(moved.running, 'running job')} will run again after the lease ends")
+    if moved.not_moved:
+        session.tell(
+            f"not moved: {counted(len(moved.not_moved), 'table')} of your own in {source} "
+            f"({listed(moved.not_moved[:NAMED_MAX])}); copy "
+            f"{'it' if len(moved.not_moved) == 1 else 'them'} yourself"
+        )
     session.tell("now change the URL of the store wherever it is used, and start the workers")
 
 

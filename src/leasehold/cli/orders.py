@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import click
 import msgspec
@@ -27,6 +27,8 @@ from leasehold.core.rules.operations import Plan
 from leasehold.errors import JobNotFoundError, LeaseholdError
 
 Answer = Job | LeaseholdError
+LOOKED_AT: Final = 100
+"""The most jobs of an order whose dependents are looked up."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -42,8 +44,8 @@ class JobOrder(NamedTuple):
     """The same for all jobs that fit, which never leave the store for it."""
     unless_said: frozenset[Status] = frozenset()
     """The statuses meant by a filter that names none; all of them if empty."""
-    afterwards: Callable[[Sequence[str]], None] = lambda _job_ids: None
-    """What is told about the jobs that took the order, at last."""
+    left_alone: Callable[[Sequence[str]], None] = lambda _job_ids: None
+    """Tells which other jobs an order to these jobs leaves alone, and what to do about it."""
     asks: bool = False
     """Whether you are asked even if you name the jobs: a deletion cannot be undone."""
 
@@ -109,8 +111,7 @@ def _give_to_named(session: Session, order: JobOrder, chosen: Chosen) -> None:
             session.refuse(named(name, answer))
         elif session.format == "table" and not chosen.dry_run:
             click.echo(safe(_outcome(order, answer)))
-    if not chosen.dry_run:
-        order.afterwards([job_id for job_id, each in answers.items() if isinstance(each, Job)])
+    order.left_alone([job_id for job_id, each in answers.items() if isinstance(each, Job)])
     _exit(answers.values())
 
 
@@ -124,6 +125,8 @@ def _give_to_found(session: Session, order: JobOrder, chosen: Chosen) -> None:
         return
     what = f"{order.verb} {jobs_counted(plan.planned)}"
     if not is_wanted(session, plan, what, yes=chosen.yes, dry_run=chosen.dry_run):
+        planned = operations.samples(plan, LOOKED_AT) if chosen.dry_run else []
+        order.left_alone([job.id for job in planned])
         _print(session, _planned(session, plan))
         return
     changed: list[OrderedJob] = []
@@ -136,7 +139,7 @@ def _give_to_found(session: Session, order: JobOrder, chosen: Chosen) -> None:
     if stopping:
         session.tell(f"{stopping:,} of them are running: their workers were asked to stop them")
     tell_report(session, done)
-    order.afterwards([job.id for job in changed])
+    order.left_alone([job.id for job in changed])
 
 
 def _planned(session: Session, plan: Plan) -> list[Document]:

@@ -9,7 +9,7 @@ import click
 
 from leasehold.cli.command import command
 from leasehold.cli.jobref import job_ids_of
-from leasehold.cli.orders import Chosen, JobOrder, give, takes_jobs
+from leasehold.cli.orders import LOOKED_AT, Chosen, JobOrder, give, takes_jobs
 from leasehold.cli.output import jobs_counted
 from leasehold.cli.session import Session
 from leasehold.core.model.advice import words
@@ -18,8 +18,6 @@ from leasehold.core.model.status import Status
 from leasehold.core.rules.filter_orders import ReplayAll
 from leasehold.errors import ForbiddenError
 
-LOOKED_AT: Final = 100
-"""The most replayed jobs whose dependents are looked up."""
 NAMED_MAX: Final = 10
 
 
@@ -50,7 +48,7 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool, graph: bool
         statuses=frozenset({Status.DEAD, Status.CANCELLED}),
         carry_out=lambda job_ids: session.queue.replay_each(job_ids, reset_attempts=reset_attempts),
         by_filter=ReplayAll(reset_attempts),
-        afterwards=lambda job_ids: tell_left_cancelled(session, job_ids),
+        left_alone=lambda job_ids: tell_left_cancelled(session, job_ids),
         # Who was cancelled was cancelled on purpose.
         unless_said=frozenset({Status.DEAD}),
     )

@@ -19,6 +19,7 @@ from leasehold.urls import sqlite_path
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
 
+NAMED_MAX: Final = 5
 DEFAULT_STORE: Final = "leasehold.db"
 DEFAULT_SCHEMA: Final = "leasehold"
 FORMATS: Final = ("table", "json", "jsonl", "csv")
@@ -171,4 +172,9 @@ def _has_run(path: Path) -> bool:
 def _others_here(path: str) -> str:
     """A store in the same folder: an application may call its store otherwise."""
     there = [each for each in sorted(Path(path).parent.glob("*.db")) if _has_run(each)]
-    return f"; there is one here: --store {there[0]}" if there else ""
+    if not there:
+        return ""
+    count = "is one" if len(there) == 1 else f"are {len(there)}"
+    more = f" and {len(there) - NAMED_MAX} more" if len(there) > NAMED_MAX else ""
+    named = ", ".join(f"--store {each}" for each in there[:NAMED_MAX])
+    return f"; there {count} here: {named}{more}"

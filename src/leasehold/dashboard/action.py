@@ -9,6 +9,7 @@ from typing import Final
 from leasehold.core.model.job import Job
 from leasehold.core.model.tokens import Role
 from leasehold.core.rules.operations import Operation, Plan
+from leasehold.dashboard.left_behind import NOBODY, LeftBehind
 from leasehold.dashboard.visit import Desk, FilledPage
 from leasehold.errors import InvalidRequestError
 from leasehold.service.api import OPERATIONS
@@ -35,6 +36,7 @@ class Question:
     """The plan of an order to many jobs."""
     samples: tuple[Job, ...] = ()
     why_skipped: str = ""
+    left_behind: LeftBehind = NOBODY
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Action:
     do: Callable[[Desk, Caller, Fields], int | Operation]
     """Carries it out; returns how many jobs were changed, or the operation that carries it out."""
     told: str
-    """The message of the next page; {n} is that number."""
+    """The message of the next page; {jobs} and {rules} are that number of them."""
     back: Callable[[Fields], str]
     """The page to go to afterwards."""
     ask: Callable[[Desk, Fields], Question] | None = None

@@ -374,7 +374,8 @@ class _Face:
         self, request: Request, template: str, values: dict[str, Any], status: int
     ) -> Response:
         """A page of its own, without navigation, in the colours that were chosen."""
-        return self._html(template, {**values, "theme": theme_of(request)}, status)
+        values = {**values, "theme": theme_of(request), "up": _up_from(request)}
+        return self._html(template, values, status)
 
     def _html(self, template: str, values: Any, status: int) -> Response:
         text = self.templates.get_template(template).render(values)
@@ -400,7 +401,10 @@ class _Face:
         assert isinstance(error, HTTPException)
         title, what = "Not found", "there is no such page"
         if error.status_code == 405:
-            title, what = "Not a page", "this address only takes forms of the dashboard's own pages"
+            title, what = (
+                "Not a page",
+                "this address only takes forms of the dashboard's own pages",
+            )
         values = {"title": title, "error": what, "can_retry": False, "is_forbidden": False}
         return self._plain(request, "error.html", values, error.status_code)
 
@@ -413,6 +417,13 @@ class _Face:
             return self._login_page(request, "this session has ended: log in again", 401, "")
         page = request.url.path.rpartition("/")[2]
         return _see(link("login", to=f"{page}?{request.url.query}" if request.url.query else page))
+
+
+def _up_from(request: Request) -> str:
+    """The way from an address below the pages to their folder: all addresses are relative."""
+    path: str = request.scope["path"]
+    page = path.removeprefix(request.scope.get("root_path", ""))
+    return "../" * (page.count("/") - 1)
 
 
 FOREIGN_FORM: Final = (

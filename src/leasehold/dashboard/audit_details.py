@@ -43,6 +43,8 @@ def details_of(detail: Mapping[str, Any]) -> list[Detail]:
     ['2030-01-31 12:00:00 UTC']
     >>> [(each.name, each.words) for each in details_of({"view": "due", "text": "q=queue%3Amail"})]
     [('view', 'due'), ('search', 'queue:mail')]
+    >>> [each.name for each in details_of({"stop": "w1", "text": "2030-01-31T12:00:00+00:00"})]
+    ['stop', 'which started at']
     """
     return list(_details(detail))
 
@@ -59,6 +61,9 @@ def _details(detail: Mapping[str, Any]) -> Iterator[Detail]:
         elif key == "text" and "view" in detail:
             search = parse_qs(str(value)).get("q", ["all jobs"])[0]
             yield Detail("search", search, f"jobs?{value}")
+        elif key == "text" and "stop" in detail:
+            # A worker that begins anew under this id is not asked to stop.
+            yield Detail("which started at", _shown("created_from", value))
         elif isinstance(value, list):
             yield Detail(name, ", ".join(map(str, value)))
         else:

@@ -27,6 +27,7 @@ from leasehold.core.rules.filter_orders import (
     ReprioritizeAll,
 )
 from leasehold.core.rules.operations import Operation, OperationDraft, Plan
+from leasehold.dashboard.left_behind import with_those_left
 from leasehold.dashboard.pages.failures import dead_jobs, group_of
 from leasehold.dashboard.searching import parse
 from leasehold.dashboard.visit import Desk
@@ -37,7 +38,7 @@ Fields = Mapping[str, str]
 DEFAULT_PRIORITY = 50
 AGREED_SECONDS: Final = 3600.0
 """How long a plan can be agreed to; operations are remembered for longer than that."""
-_WHICH: Final = ("order", "queue", "task", "fingerprint", "q", "job_id")
+_WHICH: Final = ("order", "queue", "task", "fingerprint", "q", "dependents", "job_id")
 """The fields that select the jobs. The others are filled in by the person who agrees."""
 
 
@@ -60,7 +61,7 @@ class Bulk:
 
     def plan(self, desk: Desk, fields: Fields) -> Plan:
         """The plan at this moment."""
-        where = self.where(desk, fields, desk.queue.now())
+        where = self._where(desk, fields, desk.queue.now())
         return desk.queue.operations.plan(self.order(fields), where)
 
     def begin(self, desk: Desk, caller: Caller, fields: Fields) -> Operation:
@@ -83,10 +84,15 @@ class Bulk:
         return operations.plan(
             agreed.operation_id,
             self.order(fields),
-            self.where(desk, fields, agreed.at),
+            self._where(desk, fields, agreed.at),
             agreed.at,
             agreed.fitting,
         )
+
+    def _where(self, desk: Desk, fields: Fields, at: datetime) -> JobFilter:
+        where = self.where(desk, fields, at)
+        is_wider = fields.get("dependents") == "on" and isinstance(self.order(fields), ReplayAll)
+        return with_those_left(desk, where) if is_wider else where
 
 
 def agreement(desk: Desk, caller: Caller, fields: Fields, plan: Plan) -> str:

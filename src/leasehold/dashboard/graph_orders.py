@@ -70,8 +70,8 @@ def _back(fields: Fields) -> str:
 
 GRAPH_ORDERS = {
     "replay": Action(
-        OPERATOR, _replay, "The job gets another attempt.", _to_job,
+        OPERATOR, _replay, "The job was given another attempt.", _to_job,
         told_none="Nothing was done: the job was replayed already, or has changed since.",
     ),
-    "replay-graph": Action(OPERATOR, _do, "Jobs replayed: {n}.", _back, _ask),
+    "replay-graph": Action(OPERATOR, _do, "{jobs} replayed.", _back, _ask),
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from leasehold.core.rules.operations import Operation
@@ -18,8 +19,9 @@ LOG: Final = logging.getLogger("leasehold.dashboard")
 class OperationRunner:
     """Carries out operations. If it ends early, the store has the progress."""
 
-    def __init__(self, operations: Operations) -> None:
+    def __init__(self, operations: Operations, on_end: Callable[[], None]) -> None:
         self._operations = operations
+        self._on_end = on_end
 
     def start(self, operation: Operation) -> None:
         """Carry an operation out in the background, which most end before this returns."""
@@ -34,3 +36,5 @@ class OperationRunner:
         except LeaseholdError as error:
             # The page shows it as interrupted, and offers to continue it.
             LOG.warning("operation %s was interrupted: %s", operation.id, error)
+        finally:
+            self._on_end()

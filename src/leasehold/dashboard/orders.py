@@ -16,6 +16,7 @@ from leasehold.core.rules.operations import Operation, OperationDraft, is_undoab
 from leasehold.dashboard.action import OPERATOR, Action, Fields, Question, given, operation_of
 from leasehold.dashboard.bulk import BULK
 from leasehold.dashboard.graph_orders import GRAPH_ORDERS
+from leasehold.dashboard.left_behind import left_behind
 from leasehold.dashboard.pages.rules import RULE_ORDERS
 from leasehold.dashboard.pin_orders import PIN_ORDERS
 from leasehold.dashboard.shown import link
@@ -76,7 +77,7 @@ def _ask_bulk(name: str) -> Callable[[Desk, Fields], Question]:
         verb, jobs = verb_of(plan.order), counted(plan.planned, "job")
         undo = undo_of(plan.order, plan.counts)
         return Question(
-            f"{verb.capitalize()} {bulk.about(fields)}?",
+            f"{verb.capitalize()} {bulk.about(fields)}{_and_others(fields)}?",
             f"{verb.capitalize()} {jobs}. {undo}"
             if plan.planned
             else "No job can take this order.",
@@ -88,9 +89,14 @@ def _ask_bulk(name: str) -> Callable[[Desk, Fields], Question]:
             plan=plan,
             samples=tuple(desk.queue.operations.samples(plan)),
             why_skipped=why_skipped(plan.order),
+            left_behind=left_behind(desk, plan),
         )
 
     return ask
+
+
+def _and_others(fields: Fields) -> str:
+    return " and the jobs that ended because of them" if fields.get("dependents") == "on" else ""
 
 
 def _bulk(name: str, back: Callable[[Fields], str]) -> Action:
@@ -221,12 +227,10 @@ def told(order: str, count: str) -> str | None:
     """A page's message about an order that was carried out just now; None for an unknown one."""
     if order not in ORDERS or not (count.isascii() and count.isdecimal() and len(count) < 12):
         return None
-    action = ORDERS[order]
-    return (
-        action.told_none
-        if not int(count) and action.told_none
-        else action.told.format(n=f"{int(count):,}")
-    )
+    action, n = ORDERS[order], int(count)
+    if not n and action.told_none:
+        return action.told_none
+    return action.told.format(jobs=counted(n, "job"), rules=counted(n, "rule"))
 
 
 def order_named(name: str) -> Action:

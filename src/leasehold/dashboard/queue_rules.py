@@ -50,8 +50,12 @@ class RuleField:
     is_switch: bool
 
 
-def rule_groups(texts: Mapping[str, str]) -> dict[str, list[RuleField]]:
-    """The form, by groups, filled in with these texts."""
+def rule_groups(
+    texts: Mapping[str, str], settings: Mapping[str, str]
+) -> dict[str, list[RuleField]]:
+    """The form, by groups, filled in with these texts. Where a queue has no rule, the store's
+    setting of that name applies.
+    """
     helps = described(QueueConfig)
     return {
         title: [
@@ -59,7 +63,7 @@ def rule_groups(texts: Mapping[str, str]) -> dict[str, list[RuleField]]:
                 name,
                 helps.get(name, ""),
                 texts.get(name, ""),
-                _DATA.get(name) or _default_text(name),
+                _DATA.get(name) or _default_text(name, settings),
                 name == "fifo_mode",
             )
             for name in names.split()
@@ -68,7 +72,9 @@ def rule_groups(texts: Mapping[str, str]) -> dict[str, list[RuleField]]:
     }
 
 
-def _default_text(name: str) -> str:
+def _default_text(name: str, settings: Mapping[str, str]) -> str:
+    if name in settings:
+        return f"{settings[name]} (setting)"
     value = getattr(DEFAULT_CONFIG, name)
     if value is not None and name in DURATIONS:
         return duration_text(value)

@@ -47,13 +47,14 @@ class Desk:
         self.store = api.store
         self.env = api.env
         self.queue = TaskQueue(api.store, num_workers=0, env=api.env, actor="dashboard")
-        self.runner = OperationRunner(Operations(api.store, "dashboard", api.env, api.blobs))
         self.one_by_one = Lock()
         """For orders that look first, and then act on what they saw."""
         self._figures = Recent(api.env, FIGURES_KEPT)
         self.lately = self._figures.get
         self.pages = Recent(api.env, PAGES_KEPT)
         """Pages that reload themselves, rendered once for all visitors who have them open."""
+        operations = Operations(api.store, "dashboard", api.env, api.blobs)
+        self.runner = OperationRunner(operations, self.pages.forget)
 
     @cached_property
     def store_name(self) -> str:

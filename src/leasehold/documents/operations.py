@@ -104,8 +104,8 @@ def undo_of(order: Order | Undo, counts: Mapping[Status, int]) -> str:
     match order:
         case ReplayAll():
             return (
-                "You can undo this until a worker takes them; they then return to their previous "
-                "state."
+                "Until a worker takes a job, you can undo this for it; it then returns to its "
+                "previous state."
             )
         case CancelAll():
             lost: dict[Status, int] = {
@@ -122,7 +122,10 @@ def undo_of(order: Order | Undo, counts: Mapping[Status, int]) -> str:
                 "depend on them and are cancelled with them stay cancelled."
             )
         case ReprioritizeAll():
-            return "You can undo this until a worker takes them; they then get back their priority."
+            return (
+                "Until a worker takes a job, you can undo this for it; it then has its previous "
+                "priority."
+            )
         case Undo():
             return "An undo is not undone."
         case _:

@@ -18,6 +18,7 @@ from leasehold.observe.findings import Finding, Level
 DEAD_PER_MINUTE_MAX: Final = 10.0
 NO_WORKER_SECONDS_MAX: Final = 300.0
 UNSERVED_SECONDS_MAX: Final = 10.0
+PAUSED_SECONDS_MAX: Final = 1800.0
 FAILURE_RATE_MAX: Final = 0.05
 DEPTH_SHARE_MAX: Final = 0.80
 TAIL_RATIO_MAX: Final = 10.0
@@ -64,6 +65,9 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     """How many live workers serve it."""
     paused: bool = False
+    paused_seconds: float | None = None
+    """If it is paused, how long ago its state or rules last changed, and who changed them."""
+    paused_by: str | None = None
     max_depth: int | None = None
     oldest_pending_seconds: float | None = None
     dead_per_minute: float | None = None
@@ -127,6 +131,28 @@ def no_worker(figures: QueueFigures) -> Finding:
         f"{found}, the oldest for {duration_text(age)}",
         "no worker runs these jobs",
         worker_start(figures.queue, figures.next_task),
+    )
+
+
+def paused(figures: QueueFigures) -> Finding:
+    """A warning when jobs wait in a queue that was paused more than 30 minutes ago.
+
+    A pause is an order: until then somebody is probably at work on it.
+    """
+    if not figures.paused or not figures.pending:
+        return _finding("paused", figures, Level.OK, "paused" if figures.paused else "not paused")
+    waits = "waits" if figures.pending == 1 else "wait"
+    found = f"{counted(figures.pending, 'pending job')} {waits}"
+    if figures.paused_seconds is None:
+        return _unknown("paused", figures, f"{found}; for how long")
+    by = f" by {figures.paused_by}" if figures.paused_by else ""
+    return _finding(
+        "paused",
+        figures,
+        Level.WARNING if figures.paused_seconds > PAUSED_SECONDS_MAX else Level.OK,
+        f"{found}; last changed {duration_text(figures.paused_seconds)} ago{by}",
+        "no job of it starts until somebody resumes it",
+        f"if nobody needs the pause any more: queuectl queue resume {_name(figures)}",
     )
 
 
@@ -217,6 +243,7 @@ def long_waits(figures: QueueFigures) -> Finding:
 RULES: Final[tuple[Callable[[QueueFigures], Finding], ...]] = (
     dead_letter_rate,
     no_worker,
+    paused,
     failure_rate,
     depth,
     growing,

@@ -134,12 +134,16 @@ def figures_of(info: QueueInfo, workers: int, lately: QueueMetrics) -> QueueFigu
 
     `workers` is how many are at work for it, neither proved dead nor silent for long.
     """
+    is_paused = info.state is QueueState.PAUSED
+    changed = info.changed_at if is_paused else None
     minutes = (lately.at - lately.since).total_seconds() / 60
     return QueueFigures(
         queue=info.name,
         pending=info.pending,
         workers=workers,
-        paused=info.state is QueueState.PAUSED,
+        paused=is_paused,
+        paused_seconds=None if changed is None else int((lately.at - changed).total_seconds()),
+        paused_by=info.changed_by if is_paused else None,
         max_depth=info.config.max_depth,
         oldest_pending_seconds=lately.oldest_pending_age_seconds,
         # The current minute counts as a whole one: one death in its first second is not a flood.

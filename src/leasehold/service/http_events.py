@@ -46,18 +46,13 @@ async def follow(api: Api, authenticate: Callable[[], Caller], request: Request)
     if refusal := no_room(api, caller):
         return plain_problem(429, "too_many_followers", refusal, {"Retry-After": "10"})
     news = looks(api, authenticate, first, caller.name)
-    return StreamingResponse(_stream(news, first, request), media_type="text/event-stream")
+    return StreamingResponse(_stream(news, first), media_type="text/event-stream")
 
 
-async def _stream(
-    feed: AsyncGenerator[Changes, None], first: Changes, request: Request
-) -> AsyncIterator[bytes]:
+async def _stream(feed: AsyncGenerator[Changes, None], first: Changes) -> AsyncIterator[bytes]:
     quiet_seconds = 0.0
     try:
         async for news in feed:
-            # A client that is gone would be noticed by the next write only, and keep its place.
-            if await request.is_disconnected():
-                return
             if news is first or news.changes or news.gap:
                 quiet_seconds = 0.0
                 yield _event("gap" if news.gap else "changes", news)
@@ -69,8 +64,6 @@ async def _stream(
     except StoreError as error:
         # It is too late for a status: a client that reconnects from its cursor gets the error.
         logger.warning("a stream of events was ended: %s", error)
-    finally:
-        await feed.aclose()
 
 
 def _event(kind: str, news: Changes) -> bytes:

@@ -24,7 +24,13 @@ from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outco
 from leasehold.core.model.retry import DELAY_SECONDS_MAX, is_retryable
 from leasehold.errors import JobCancelledError, PayloadError, RetryableError
 from leasehold.observe.tracing import begin_run
-from leasehold.worker.context import Attempted, AttemptedWith, JobContext, current_attempt
+from leasehold.worker.context import (
+    Attempted,
+    AttemptedWith,
+    JobContext,
+    current_attempt,
+    plain_code,
+)
 from leasehold.worker.copies import copies_end_here, here, leave_copy
 from leasehold.worker.describe import (
     clean_text,
@@ -67,12 +73,15 @@ def attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome:
 
 def attempt_of(lease: Lease, task: TaskDefinition, attempted: Attempted) -> Outcome:
     """Run an attempt whose context is made only if the task asks for it."""
+    outer, plain_code.job_id = plain_code.job_id, lease.job_id
     try:
         return copy_context().run(_attempt, lease, task, attempted)
     except BaseException:  # noqa: BLE001 - whatever it is, the attempt is spent and its slot goes on.
         attempted.concluded = True
         made = attempted.context_made
         return BROKE_OFF if made is None else broke_off(made)
+    finally:
+        plain_code.job_id = outer
 
 
 def _attempt(lease: Lease, task: TaskDefinition, attempted: Attempted) -> Outcome:

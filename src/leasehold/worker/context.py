@@ -390,6 +390,15 @@ class AttemptedWith:
         self.pid = context.pid
 
 
+class PlainCode(threading.local):
+    """What this thread runs: the job of a task that is a plain function, or none.
+
+    A context variable would not do: `asyncio.to_thread` gives an async task's to other threads.
+    """
+
+    job_id: str | None = None
+
+
 def open_connection() -> Connection | None:
     """The connection of the running task's open transaction; None if none is open."""
     attempted = current_attempt.get(None)
@@ -416,5 +425,7 @@ def running_job() -> JobContext | None:
 
 current_attempt: Final[ContextVar[Attempted]] = ContextVar("leasehold_current_job")
 """Set at the start of an attempt, in a contextvars context of its own."""
+plain_code: Final = PlainCode()
+"""Set while a thread runs an attempt to its end."""
 # A condition is made only for a task that waits; one lock for all of them is never contended.
 _making_condition: Final = threading.Lock()

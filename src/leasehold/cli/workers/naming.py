@@ -58,7 +58,7 @@ def _the_only_one(text: str, known: Sequence[str]) -> str:
         each for each in known if _may_be(text, each)
     ]
     if not found:
-        raise WorkerNotFoundError(f"no worker {text} of this store is known: see `worker status`")
+        raise WorkerNotFoundError(f"this store has no worker {text}: see `worker status`")
     if len(found) > 1:
         names = listed(found)
         raise AmbiguousIdError(

@@ -88,8 +88,8 @@ class ReadingStore(Protocol):
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         """Ids of jobs that begin with a prefix, in order; for people who type only the beginning.
 
-        - FID-1  The first `limit` of them at most; an index seek, however many jobs there are and
-                 however short the prefix is.
+        - FID-1  The first `limit` of them at most, and no more than PAGE_MAX; an index seek,
+                 however many jobs there are and however short the prefix is.
         """
 
     def attempts(self, job_id: str) -> list[Attempt]:

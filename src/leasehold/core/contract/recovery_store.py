@@ -71,7 +71,8 @@ class RecoveryStore(Protocol):
         """Enter a worker in the registry, by the store's clock, and hold its sign of life.
 
         - WRK-1  It is in the registry, with how many leases it holds, until its life is closed or
-                 `recover` removes it because it died.
+                 `recover` removes it: because it died, or a day after its last sign of life if it
+                 holds no lease.
         - WRK-7  The entry lists the tasks that a worker knows; a consumer's entry lists those of
                  its latest request.
         - WRK-2  An exchange whose request names a `consumer` enters its worker as one, or brings

@@ -15,7 +15,8 @@ Clauses that hold for every method:
 - CLK-1  The store's clock follows the wall clock while that moves as the machine's boot time does;
          a jump ahead only when every write for a minute has seen the same one
          (`core.rules.clock.tell_time`). A bad reading leaves nothing behind.
-- CLK-2  While the wall clock is behind it, the store's clock runs at half the pace of boot time.
+- CLK-2  While the wall clock is behind it, the store's clock runs at half the pace of boot time, or
+         of the wall clock where no other can be asked.
 - CLK-3  No lease ends because the clock jumped or the machine slept: when the store's clock moves
          further than the time the machine was awake, the same write moves every running lease as
          far. The first sweep finds nothing, and a holder renews as usual, with any allowance.

@@ -15,6 +15,7 @@ from leasehold.core.model.status import Event, Status
 from leasehold.errors import (
     DuplicateJobError,
     InvalidCursorError,
+    InvalidJobError,
     InvalidPageError,
     InvalidTransitionError,
     JobNotFoundError,
@@ -152,6 +153,11 @@ def queue_not_empty(queue: str, waiting: int, running: int) -> QueueNotEmptyErro
 
 
 # -- searches ----------------------------------------------------------------------------------
+
+
+def not_text(error: UnicodeEncodeError) -> InvalidJobError:
+    """The error for a text that no database can hold."""
+    return InvalidJobError(f"only UTF-8 text can be stored or looked for, not {error.object!r}")
 
 
 def check_page(limit: int) -> None:

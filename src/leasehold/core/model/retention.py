@@ -271,6 +271,11 @@ def due_at(policy: RetentionPolicy, last: CleanUp | None, now: datetime) -> date
     return last.started_at + timedelta(seconds=policy.interval_seconds)
 
 
+def records_told(limit: int) -> int:
+    """How many records of clean-ups are told to who asks for this many."""
+    return max(0, min(limit, CLEANUP_RECORDS_MAX))
+
+
 def check_limit(limit: int) -> None:
     """Refuse a limit with which a write would hold the lock for too long or do nothing."""
     if not 1 <= limit <= BATCH_MAX:

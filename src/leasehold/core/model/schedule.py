@@ -18,7 +18,7 @@ from leasehold.core.model.durations import plain_seconds
 from leasehold.core.model.job import Draft
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.numbers import plain_number, whole_number
-from leasehold.core.model.phrases import did_you_mean
+from leasehold.core.model.phrases import did_you_mean, listed
 from leasehold.core.model.ticks import latest_ticks, ticks_between
 from leasehold.core.model.timing import Timing
 from leasehold.errors import (
@@ -86,7 +86,7 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True):
             ("overlap", self.overlap, get_args(Overlap)),
         ):
             if value not in choices:
-                raise InvalidScheduleError(f"{what} must be one of {choices}, not {value!r}")
+                raise InvalidScheduleError(f"{what} must be {listed(choices, 'or')}, not {value!r}")
         if not isinstance(self.timing, Timing):
             raise InvalidScheduleError(f"a timing is Cron(...) or Every(...), not {self.timing!r}")
         catch_up_max = whole_number(self.catch_up_max)

@@ -236,6 +236,25 @@ def _fields(expression: str) -> str:
     return SHORTHANDS.get(expression.strip().lower(), expression)
 
 
+_NEVER: Final = "{!r} never fires: no date matches it"
+
+
+def _is_no_date(expression: str) -> bool:
+    """Whether a refused expression has a day that only other months have, such as 30 February."""
+    from cronsim import CronSimError
+
+    fields = expression.split()
+    if len(fields) not in (5, 6):
+        return False
+    *before, month, weekday = fields
+    try:
+        next(_matching(" ".join((*before, "*", weekday)), _ANY_TIME), None)
+        next(_matching(" ".join((*before[:-1], "*", month, weekday)), _ANY_TIME), None)
+    except (CronSimError, ValueError):
+        return False
+    return True
+
+
 def _check_expression(expression: str) -> None:
     from cronsim import CronSimError
 
@@ -247,6 +266,8 @@ def _check_expression(expression: str) -> None:
     try:
         first = next(_matching(_fields(expression), _ANY_TIME), None)
     except (CronSimError, ValueError) as error:
+        if _is_no_date(expression):
+            raise InvalidScheduleError(_NEVER.format(expression)) from None
         said = f"{expression!r} is not a cron expression: {str(error).lower()}"
         if len(expression.split()) not in (5, 6):
             said += (
@@ -255,4 +276,4 @@ def _check_expression(expression: str) -> None:
             )
         raise InvalidScheduleError(said) from error
     if first is None:
-        raise InvalidScheduleError(f"{expression!r} never fires: no date matches it")
+        raise InvalidScheduleError(_NEVER.format(expression))

@@ -94,6 +94,9 @@ class RowStore(Protocol):
     def tables(self) -> list[Table]:
         """The tables to move, by name, as the database itself describes them."""
 
+    def tables_of_others(self) -> list[str]:
+        """The tables beside them that applications made, and that are not moved."""
+
     def rows(self, table: Table, after: Key | None, limit: int) -> list[Row]:
         """Rows of a table in the order of their keys, after a given key."""
 
@@ -155,6 +158,8 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     blobs: int
     """How many large payloads and results are in the target's own blob store."""
     tables: list[MovedTable]
+    not_moved: list[str] = []
+    """Tables that applications have in the source, which are for them to copy."""
 
 
 def movable(store: object) -> MovableStore:
@@ -209,7 +214,14 @@ def move(
     blobs = besides()
     source.change_seal(seal, replace(seal, is_complete=True))
     target.take_over(source.counters(), filled, actor)
-    return Moved(source=source.shown, target=target.shown, running=held, blobs=blobs, tables=moved)
+    return Moved(
+        source=source.shown,
+        target=target.shown,
+        running=held,
+        blobs=blobs,
+        tables=moved,
+        not_moved=source.tables_of_others(),
+    )
 
 
 def reopen(store: object, *, actor: str, force: bool = False) -> Seal | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from leasehold.core.model.limits import UNLIMITED
-from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
 from leasehold.core.rules.leasing import OpenQueue
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.starting import StartBook, count_starts, free_starts, next_start_at
@@ -85,7 +85,7 @@ def made_way(book: LimitBook, moved: Mapping[int, tuple[int, int]]) -> bool:
     running: Counter[str] = Counter()
     for lane, (more_pending, more_running) in moved.items():
         queue = book.queue_of(lane)
-        if queue is not None and queue in book.rules:
+        if queue is not None and _is_bounded(book.rules.get(queue)):
             pending[queue] += more_pending
             running[queue] += more_running
     return any(
@@ -97,6 +97,13 @@ def made_way(book: LimitBook, moved: Mapping[int, tuple[int, int]]) -> bool:
         )
         for queue, more_pending in pending.items()
     )
+
+
+def _is_bounded(rule: QueueRule | None) -> bool:
+    """Whether a job that leaves the queue, or ends, can be what another one waits for."""
+    if rule is None:
+        return False
+    return rule.config.max_depth is not None or rule.config.max_concurrency is not None
 
 
 def free_slots(state: QueueState, config: QueueConfig, running: int) -> int:

@@ -13,6 +13,7 @@ from leasehold.core.model.draft_checks import check_reason
 from leasehold.core.model.lease import LOST_TOLD_MAX, LostAttempt, Settled, SweepReport
 from leasehold.core.model.lives import Life
 from leasehold.core.model.outcome import JobError
+from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.model.status import Event
 from leasehold.core.rules.decision import Decision, decide_recovery
 from leasehold.core.rules.fence import StandingJob, lease_is_over
@@ -23,6 +24,13 @@ WORKER_LOST: Final = "WorkerLost"
 
 WORKER_SILENT_MICROS_MAX: Final = 24 * 3600 * 1_000_000
 """A worker that cannot be proved dead and holds no lease is forgotten after this long a silence."""
+
+
+def silent_since(now: int) -> tuple[int, int]:
+    """The latest signs of life of consumers, and of other workers, with which they are forgotten if
+    they hold no lease.
+    """
+    return now - round(SILENT_SECONDS * 1e6), now - WORKER_SILENT_MICROS_MAX
 
 
 class HeldJob(NamedTuple):

@@ -13,7 +13,7 @@ from leasehold.core.model.phrases import counted
 from leasehold.core.model.reason import Reason, ReasonKind
 from leasehold.core.model.records import WorkerInfo, is_at_work, is_late
 from leasehold.core.model.settings import beat_seconds
-from leasehold.core.model.status import WAITING, Status
+from leasehold.core.model.status import WAITING, Event, Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.dashboard.attempt_strip import strip
 from leasehold.dashboard.graph_picture import picture
@@ -29,6 +29,7 @@ ATTEMPTS_SHOWN: Final = 25
 EVENTS_SHOWN: Final = 100
 LINES_SHOWN: Final = 200
 STRETCHES_LISTED: Final = 10
+READ_AGAIN_MAX: Final = 2
 STANDS_UNTIL: Final = {
     ReasonKind.QUEUE_PAUSED: "It starts after its queue is resumed.",
     ReasonKind.NO_WORKER: "It starts when a worker serves its queue.",
@@ -37,7 +38,22 @@ STANDS_UNTIL: Final = {
 
 
 def job(desk: Desk, visit: Visit) -> FilledPage:
+    """The page of one moment: if the job moved on between two of its reads, it is read again."""
     job_id = visit.text("id")
+    page = _read(desk, visit, job_id)
+    for _ in range(READ_AGAIN_MAX):
+        shown, now = page.values.get("job"), desk.store.get(job_id)
+        if shown is None or now is None or _stands(shown) == _stands(now):
+            break
+        page = _read(desk, visit, job_id)
+    return page
+
+
+def _stands(job: Job) -> tuple[Status, int, int]:
+    return job.status, job.lease_version, job.attempts
+
+
+def _read(desk: Desk, visit: Visit, job_id: str) -> FilledPage:
     try:
         found = desk.queue.get(job_id)
     except JobNotFoundError as error:
@@ -73,6 +89,7 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
                 (each, shown_traceback(each.error.traceback if each.error else None))
                 for each in shown
             ],
+            "replays": any(event.event is Event.REPLAYED for event in history),
             "attempts_left_out": len(attempts) - len(shown),
             "metadata": without_secrets(found.metadata or {}),
             "hidden": HIDDEN,

@@ -30,7 +30,7 @@ COMPLETED_MAX: Final = 200
 
 
 def jobs(desk: Desk, visit: Visit) -> FilledPage:
-    query = visit.text("q").strip()
+    query = _of_the_job(desk, visit.text("q").strip())
     now = desk.queue.now()
     columns = chosen_columns(visit.query.getlist("show"))
     values: dict[str, Any] = {
@@ -79,6 +79,18 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
         values["problem"] = str(error)
         return FilledPage("jobs.html", values, status=400)
     return FilledPage("jobs.html", values)
+
+
+def _of_the_job(desk: Desk, query: str) -> str:
+    """The search itself; or, if it is an id that would be taken for a qualifier, a search for it.
+
+    Jobs of workflows have such ids: `order-17:charge`.
+    """
+    begins, colon, _ = query.partition(":")
+    is_search = begins in QUALIFIERS or begins.startswith("meta.") or quoted(query) != query
+    if not colon or is_search or desk.store.get(query) is None:
+        return query
+    return f"id:{query}"
 
 
 def _named(desk: Desk, where: JobFilter, page: Page) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Final
 from leasehold.core.model.phrases import counted
 from leasehold.core.rules.operations import Operation, Undo
 from leasehold.dashboard.audit_details import details_of
+from leasehold.dashboard.left_behind import still_left_by
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.operations import done_of, operation_document, undo_of
 
@@ -47,6 +48,7 @@ def operation(desk: Desk, visit: Visit) -> FilledPage:
             "undo": undo_of(known.order, known.counts),
             "undoes": getattr(known.order, "operation", None),
             "refusals": refusals_of(known),
+            "left": still_left_by(desk, known),
         },
     )
 

@@ -51,14 +51,17 @@ WHERE_TO_LOOK: Final = {
     "depth": ("queue", "See the queue"),
     "growing": ("queue", "See the queue"),
     "no_worker": ("queue", "See the queue"),
+    "paused": ("queue", "See the queue"),
     "workers": ("workers", "See the workers"),
     "leases": ("workers", "See who holds what"),
     "schedules": ("schedules", "See the schedules"),
+    "overdue_schedules": ("workers", "See the workers"),
+    "orphaned_schedules": ("schedules", "See the schedules"),
     "unknown_tasks": ("jobs", "See delayed jobs"),
 }
 """By check: the page that shows more of it."""
-DONE_THERE: Final = ("failures", "schedules")
-"""Pages with buttons for everything that a shell could do about a finding."""
+DONE_THERE: Final = ("dead_letters", "dead_letter_rate", "failure_rate", "schedules")
+"""Checks whose page shows and does everything that a shell could."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def alerts_of(findings: Iterable[Finding], on: str = "") -> list[Alert]:
 
 def _alert(finding: Finding, on: str) -> Alert:
     page, title = WHERE_TO_LOOK.get(finding.check, ("", ""))
-    advice = "" if page in DONE_THERE else finding.advice
+    advice = "" if finding.check in DONE_THERE else finding.advice
     if not page or page == on:
         return Alert(finding, advice=advice)
     if page == "jobs":

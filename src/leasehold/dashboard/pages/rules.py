@@ -41,11 +41,19 @@ def _rules_page(
             "page": "queues",
             "now": desk.queue.now(),
             "info": info,
-            "groups": rule_groups(texts),
+            "groups": rule_groups(texts, _stored_settings(desk)),
             "shown": msgspec.json.encode(shown).decode(),
             "problem": problem,
         },
     )
+
+
+def _stored_settings(desk: Desk) -> dict[str, str]:
+    """What applies to all processes that have no value of their own."""
+    return {
+        each.name: each.default_text if each.stored is None else each.definition.show(each.stored)
+        for each in desk.queue.settings.list()
+    }
 
 
 def _update_queue(desk: Desk, caller: Caller, fields: Fields) -> int:
@@ -118,7 +126,7 @@ def _to_settings(_: Fields) -> str:
 
 RULE_ORDERS = {
     "update-queue": Action(
-        OPERATOR, _update_queue, "Rules changed: {n}.",
+        OPERATOR, _update_queue, "{rules} changed.",
         lambda fields: link("queue", name=fields["queue"]), again=_rules_again,
     ),
     "set-setting": Action(

@@ -9,10 +9,10 @@ from leasehold.core.model.phrases import counted
 from leasehold.core.model.records import WorkerInfo, is_at_work, is_late
 from leasehold.core.model.settings import beat_seconds
 from leasehold.dashboard.audit_details import details_of
-from leasehold.dashboard.pages.overview import URGENT
+from leasehold.dashboard.pages.overview import URGENT, headline
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.schedules import schedule_document
-from leasehold.observe.findings import Finding, Level, verdict
+from leasehold.observe.findings import Finding, Level
 
 AUDIT_PAGE_SIZE: Final = 100
 TOTALS_SHOWN: Final = 50
@@ -120,14 +120,15 @@ def health(desk: Desk, visit: Visit) -> FilledPage:
     findings = desk.findings()
     order = [Level.CRITICAL, Level.WARNING, Level.UNKNOWN, Level.OK]
     ordered = sorted(findings, key=lambda each: order.index(each.level))
+    urgent = [each for each in ordered if each.level in URGENT]
     fine = [each for each in ordered if each.level not in URGENT]
     return FilledPage(
         "health.html",
         {
             "title": "Health",
             "page": "health",
-            "verdict": verdict(findings),
-            "urgent": [each for each in ordered if each.level in URGENT],
+            "verdict": headline(urgent),
+            "urgent": urgent,
             "fine": by_check(fine),
             "fine_checks": len(fine),
             "store": desk.queue.describe(),

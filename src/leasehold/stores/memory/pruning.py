@@ -21,6 +21,7 @@ from leasehold.core.model.retention import (
     PruneReport,
     RetentionPolicy,
     Scope,
+    records_told,
 )
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
@@ -73,7 +74,9 @@ class KeepingVerbs(LockedState):
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         return self._look(
-            lambda state: [each.record for each in islice(reversed(state.cleanups), max(0, limit))]
+            lambda state: [
+                each.record for each in islice(reversed(state.cleanups), records_told(limit))
+            ]
         )
 
     def archived(self, job_id: str) -> ArchivedJob | None:

@@ -11,8 +11,8 @@ import msgspec
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.lives import is_remote, remote_life
 from leasehold.core.model.records import CURRENT_JOBS_MAX, CurrentJob, WorkerInfo, listed_workers
-from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX
-from leasehold.env import from_micros
+from leasehold.core.rules.recovery import silent_since
+from leasehold.env import from_micros, to_micros
 from leasehold.interrupts import SHIELD
 from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.record import Record
@@ -133,12 +133,11 @@ def _current_jobs(records: list[Record]) -> tuple[CurrentJob, ...]:
 
 
 def forget_silent(state: State) -> None:
-    """Forget consumers that are gone, and remote workers that have been gone for long: one that was
-    only cut off finds its entry again.
-    """
-    long_ago = from_micros(state.now - WORKER_SILENT_MICROS_MAX)
-    for worker in state.workers.keys() - {info.id for info in workers(state)}:
-        known = state.workers[worker]
-        if known.is_consumer or known.heartbeat_at < long_ago:
-            state.registrations.pop(worker, None)
-            leave(state, worker)
+    """Forget those of whom nothing was heard for long, and who hold nothing."""
+    consumers_since, workers_since = silent_since(state.now)
+    holding = {record.worker for record in state.running.values()}
+    for info in list(state.workers.values()):
+        since = consumers_since if info.is_consumer else workers_since
+        if info.id not in holding and to_micros(info.heartbeat_at) < since:
+            state.registrations.pop(info.id, None)
+            leave(state, info.id)

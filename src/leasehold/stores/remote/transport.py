@@ -11,6 +11,9 @@ from leasehold.errors import StoreClosedError, StoreUnavailableError, Unsupporte
 from leasehold.stores.remote.address import Address
 from leasehold.stores.remote.carrying import Carrier, FailedError
 
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+"""What OpenSSL calls an answer that is none of TLS."""
+
 DELAY_SECONDS_FIRST: Final = 0.05
 DELAY_SECONDS_MAX: Final = 2.0
 
@@ -63,13 +66,20 @@ class Transport:
                 if seconds is None:
                     self._away_until = self._env.clock.monotonic() + self.address.retry_seconds
                     raise StoreUnavailableError(
-                        f"{self.address} cannot be reached: {failed}"
+                        f"{self.address} cannot be reached: {failed}{self._meant(failed)}"
                     ) from None
                 self._env.clock.pause(seconds)
                 left = len(self.address.servers)
             else:
                 self._away_until = float("-inf")
                 return answer
+
+    def _meant(self, failed: FailedError) -> str:
+        """What to write instead, if a server without TLS was asked for it."""
+        if not self.address.is_secure or not any(each in str(failed) for each in _NO_TLS):
+            return ""
+        plain = self.address.scheme.removesuffix("s")
+        return f"; it speaks no TLS there: is its address {plain}://?"
 
     def turn_from(self, server: int) -> None:
         """Use another server from now on, unless another thread has already switched."""

@@ -23,14 +23,11 @@ from leasehold.core.model.budget import (
 )
 from leasehold.core.model.lease import LeaseRequest, Settled, SweepReport
 from leasehold.core.model.lives import Life, remote_life
-from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo, WorkerLife
+from leasehold.core.model.records import WorkerInfo, WorkerLife
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.ends import EndedLease
-from leasehold.core.rules.recovery import (
-    WORKER_SILENT_MICROS_MAX,
-    HeldJob,
-)
+from leasehold.core.rules.recovery import HeldJob, silent_since
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.ends import TableEnds
 from leasehold.stores.tables.feed import TableFeed
@@ -269,7 +266,7 @@ class TableSweep(ABC):
     def _find(self, db: SqlConnection, now: int, dead: Collection[Life]) -> Suspects:
         workers = self.queue_book.histories.dialect.listed(sorted(life.worker for life in dead))
         jobs = [seq for (seq,) in db.execute(self.lost, (now, workers))]
-        silent = [worker for (worker,) in db.execute(SILENT, _silent_since(now))]
+        silent = [worker for (worker,) in db.execute(SILENT, silent_since(now))]
         late = [row[0] for row in db.execute(f"{LATE} LIMIT {LATE_AT_ONCE}", (now,))]
         return Suspects(frozenset(dead), jobs, late, silent)
 
@@ -293,14 +290,9 @@ class TableSweep(ABC):
         self.registry.forget_lives(step, over)
         silent = dialect.listed(lost.silent)
         step.execute(
-            FORGET_SILENT.format(dialect.among("id", "$3")), (*_silent_since(step.now), silent)
+            FORGET_SILENT.format(dialect.among("id", "$3")), (*silent_since(step.now), silent)
         )
         return over
-
-
-def _silent_since(now: int) -> tuple[int, int]:
-    """The last sign of life before which consumers and workers are forgotten."""
-    return now - round(SILENT_SECONDS * 1e6), now - WORKER_SILENT_MICROS_MAX
 
 
 class TableRecoveryVerbs(TableQueueVerbs, RecoveryVerbs):

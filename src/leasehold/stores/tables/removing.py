@@ -19,6 +19,7 @@ from leasehold.core.model.retention import (
     PruneReport,
     RetentionPolicy,
     Scope,
+    records_told,
 )
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.settings import retention_by
@@ -224,7 +225,9 @@ class KeepingVerbs:
         return retention_by(values, RetentionPolicy())
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        return self._database.look(lambda db: list(cleanup.latest_cleanups(db, max(0, limit))))
+        return self._database.look(
+            lambda db: list(cleanup.latest_cleanups(db, records_told(limit)))
+        )
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         return self._database.look(lambda db: self._archive.find(db, job_id))

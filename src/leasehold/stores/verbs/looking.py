@@ -13,7 +13,7 @@ from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.lease import StuckJob
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.records import WorkerInfo
-from leasehold.core.model.refusals import check_page
+from leasehold.core.model.refusals import PAGE_MAX, check_page
 from leasehold.core.model.retention import without_old_result
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Status
@@ -138,7 +138,8 @@ class LookingVerbs(AtomicStore):
         return self._look(lambda look: self._jobs(look).count(where, counted_max, read_max))
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
-        return self._look(lambda look: self._jobs(look).find_ids(prefix, limit))
+        bounded = max(0, min(limit, PAGE_MAX))
+        return self._look(lambda look: self._jobs(look).find_ids(prefix, bounded))
 
     def position(self, job_id: str) -> int | None:
         self._place_what_lags()

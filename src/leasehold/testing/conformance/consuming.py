@@ -11,6 +11,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Consumer, Lease, LeaseRequest, Renewal, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo
+from leasehold.core.model.retention import DAY_SECONDS
 from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.testing.conformance.base import (
@@ -72,6 +73,21 @@ class ConsumingClauses(ConformanceBase):
         assert not registered(store)["worker"].is_consumer
         life.close()
         assert store.workers() == []
+
+    def test_wrk_1_a_worker_that_nobody_hears_of_is_forgotten_after_a_day(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        life = store.register_worker(worker_info(store))
+        submit(store, draft(lease_seconds=60))
+        lease_one(store)
+        clock.advance(DAY_SECONDS)
+        store.recover()
+        # One far away is left out before (WRK-8).
+        assert [each.id for each in store.workers()] in (["worker"], [])
+        clock.advance(1)
+        store.recover()
+        assert store.workers() == []
+        life.close()
 
     def test_wrk_9_in_the_order_of_their_latest_registration(
         self, store: Store, clock: ManualClock

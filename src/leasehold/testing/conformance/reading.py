@@ -124,7 +124,8 @@ class ReadingClauses(ConformanceBase):
         assert store.find_ids("zebra", limit=1) == ["zebra"]
         assert store.find_ids("0191") == ["0191"]
         assert store.find_ids("01911") == store.find_ids("_") == store.find_ids("z*") == []
-        assert store.find_ids("", limit=100) == sorted(names)
+        assert store.find_ids("", limit=100) == store.find_ids("", limit=10**18) == sorted(names)
+        assert store.find_ids("", limit=0) == store.find_ids("", limit=-1) == []
 
     def test_his_1_no_gaps(self, store: Store, clock: ManualClock) -> None:
         submit(store, draft(delay_seconds=1))

@@ -246,7 +246,8 @@ class RetainingClauses(ConformanceBase):
         clean(store, scope=Scope())
         assert archived(store) == set(names)
         last, first = store.cleanups()
-        assert [store.cleanups(limit) for limit in (1, 0, -1)] == [[last], [], []]
+        asked = (1, 0, -1, 10**18)
+        assert [store.cleanups(limit) for limit in asked] == [[last], [], [], [last, first]]
         assert (first.ended_at, first.pruned, last.pruned) == (None, 2, 3)
         # A clean-up that is over has nothing more to say.
         assert store.prune(SHORT, run=last.run, actor="me") == PruneReport(run=last.run)

@@ -94,6 +94,9 @@ class Checker:
         # The observations of a call that only looks are made up for by the next writing call.
         jumped = applied.at - model.now - timedelta(seconds=awake - model.awake)
         model.jumped += max(jumped, timedelta(0))
+        if model.quiet_since is not None:
+            # No sweep could run in the time by which the clock jumped.
+            model.quiet_since += max(jumped, timedelta(0))
         self._moved_leases = applied.method in ("renew", "recover") or _wrote(applied)
         model.now, model.awake, model.held = applied.at, awake, applied.leases
         renewed = {

@@ -110,6 +110,10 @@ class Rows(TableRows):
             for name in sorted(columns)
         ]
 
+    def tables_of_others(self) -> list[str]:
+        # A schema is the store's own; nobody expects the rest of the database to be moved.
+        return []
+
     def rows(self, table: Table, after: Key | None, limit: int) -> list[Row]:
         key, columns = ", ".join(table.key), ", ".join(table.columns)
         read_from = READ_AS.get(table.name, table.name)

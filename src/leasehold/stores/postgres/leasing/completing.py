@@ -93,7 +93,7 @@ class Completions:
             return None
         if step.found.may_be_failing({grant[2] for grant in self._grants}):
             return None
-        if rules and any(grant[3] in rules for grant in self._grants):
+        if not rules.are_light(grant[3] for grant in self._grants):
             return None
         # Compared by the time of the grant too: in a schema that was dropped and recreated,
         # versions start again.

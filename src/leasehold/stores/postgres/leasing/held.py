@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -30,9 +30,11 @@ from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.step import Step
 
 HOLD: Final = """
-    SELECT 1 FROM "{0}".job JOIN "{0}".running USING (seq)
+    SELECT job.seq, lane, queue
+    FROM "{0}".job JOIN "{0}".running USING (seq) JOIN "{0}".lane ON lane.id = lane
     WHERE job.id = %s AND running.version = %s FOR KEY SHARE OF job
 """
+SOMEBODY_NEEDS: Final = "SELECT EXISTS (SELECT 1 FROM blocker WHERE needs = $1)"
 
 ENDS: Final = frozenset(("COMMIT", "END", "ROLLBACK", "ABORT", "BEGIN", "START", "PREPARE"))
 """The first words of statements that begin or end a transaction."""
@@ -53,11 +55,35 @@ class TaskCursor(psycopg.Cursor[Row]):
         return super().execute(query, *values, **options)
 
 
+class OwnJob(NamedTuple):
+    """The job whose transaction it is."""
+
+    seq: int
+    lane: int
+    queue: str
+
+    def ends_alone(self, step: Step) -> bool:
+        """Whether its completion concerns other jobs, as far as this write sees.
+
+        Who shares the turn sees all who need it: new ones come only from writes that are alone.
+        """
+        found: Any = step.found
+        if found.some_unresolved or found.some_inheriting or found.may_be_failing({self.lane}):
+            return True
+        if not step.rules.are_light((self.queue,)):
+            return True
+        if not found.somebody_waits:
+            return False
+        row: Any = step.execute(SOMEBODY_NEEDS, (self.seq,)).fetchone()
+        return bool(row[0])
+
+
 class TaskConnection(ApplicationConnection):
     """The connection given to a task, which cannot commit it."""
 
     is_spoiled = False
     may_end = False
+    job: OwnJob
 
     def spoil(self) -> None:
         """Roll back, and refuse everything from now on."""
@@ -89,6 +115,8 @@ def open_transaction(database: Database, job_id: str, version: int) -> HeldTrans
     if found is None:
         held.roll_back()
         raise database.write(lambda step: refuse(step, job_id, version))
+    raw.job = OwnJob(*found)
+    raw.ends_alone = raw.job.ends_alone
     return held
 
 
@@ -177,13 +205,10 @@ class HeldTransaction:
             leave(step, mark)
             return answer
 
-        answer, step = within(self._database, self._raw, marked, _always)
+        job = self._raw.job
+        answer, step = within(
+            self._database, self._raw, marked, lambda step: not job.ends_alone(step)
+        )
         if isinstance(answer, LeaseLostError):
             raise answer
         return answer, step
-
-
-def _always(step: Step) -> bool:
-    """A holder writes only to the rows of its own lease, unless other jobs wait for its end."""
-    found: Any = step.found
-    return not (found.somebody_waits or found.some_unresolved)

@@ -90,7 +90,8 @@ def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | Leas
         rows.append(rest[5])
     if rows:
         step.execute(END, (rows,))
-    if any(terms.queue in step.rules or terms.failures_in_row for terms, _ in found.values()):
+    queues = {terms.queue for terms, _ in found.values()}
+    if not step.rules.are_light(queues) or any(each.failures_in_row for each, _ in found.values()):
         # Limits and breakers concern other jobs.
         step.must_be_alone()
     if step.rules.key_limits:

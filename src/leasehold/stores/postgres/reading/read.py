@@ -126,7 +126,7 @@ class Jobs(TableJobs):
         return read_job(self._db, job_id)
 
     def find_ids(self, prefix: str, limit: int) -> list[str]:
-        found = self._db.execute(FIND_IDS, (prefix, prefix + LAST_CHARACTER, max(0, limit)))
+        found = self._db.execute(FIND_IDS, (prefix, prefix + LAST_CHARACTER, limit))
         return [str(job_id) for (job_id,) in found]
 
     def _places(self) -> LaneReader:

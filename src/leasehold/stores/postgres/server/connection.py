@@ -207,13 +207,20 @@ class BorrowedConnection(SqlConnection):
             self._borrowed = pipeline
             try:
                 yield
+            except BaseException:
+                # The consequences of the error; psycopg would log them as a warning.
+                with suppress(psycopg.Error):
+                    pipeline.sync()
+                raise
             finally:
                 self._borrowed = None
 
     def execute(self, statement: str, values: Sequence[Any] | None = None) -> SqlCursor:
         cursor = RawCursor(self.raw, row_factory=tuple_row)
         adapt(cursor.adapters)
-        found: SqlCursor = cursor.execute(statement.encode(), values, binary=True)
+        # psycopg believes a statement prepared that was sent in a pipeline but never carried out,
+        # since an earlier one was refused; after that, everybody who uses it would fail.
+        found: SqlCursor = cursor.execute(statement.encode(), values, prepare=False, binary=True)
         return found
 
     def changed(self, statement: str, values: Sequence[Any]) -> int:

@@ -13,6 +13,7 @@ import psycopg
 from psycopg import errors
 from psycopg_pool import PoolClosed, PoolTimeout
 
+from leasehold.core.model.refusals import not_text
 from leasehold.errors import (
     InvalidJobError,
     StoreBusyError,
@@ -70,7 +71,7 @@ def translate(error: Exception, address: Address) -> Exception:
     """The error for a caller of the store; Leasehold's own errors are returned unchanged."""
     where = address.shown
     if isinstance(error, UnicodeEncodeError):
-        return InvalidJobError(f"text that is not UTF-8 cannot be stored: {error.reason}")
+        return not_text(error)
     if isinstance(error, PoolTimeout):
         return StoreBusyError(
             f"{where}: no connection was free within {address.pool_timeout_seconds:g} s; "

@@ -5,8 +5,9 @@ that nothing has changed. So its statement compares the state with what this pro
 stores the job if they are the same; otherwise nothing is written, and the job is submitted like any
 other.
 
-Guard: the store, its rules, its settings and its server are those that this process remembers; the
-minute is not over; the mark has the value that the client expects.
+Guard: the store, its rules, its settings and its server are those that this process remembers; its
+time does not stand still (`server.clock`), and the minute is not over; the mark has the value that
+the client expects.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Status
+from leasehold.core.rules.clock import TOLERANCE_MICROS
 from leasehold.stores.postgres.leasing.order import ENTER_NEW_FROM
 from leasehold.stores.postgres.server.clock import SERVER_MICROS
 from leasehold.stores.postgres.writing.marks import Mark
@@ -73,7 +75,7 @@ def lone_job(database: Database, drafts: Sequence[Draft]) -> LoneJob | None:
     ):
         return None
     clock = database.clock
-    now = None if clock.is_the_servers else clock.time(0, 0)
+    now = None if clock.is_the_servers else clock.read(0)
     state = (database.store_id, database.version_base, known.rules_at, known.settings_at, now)
     return LoneJob(
         _statement(tuple(ONE_MORE[draft.priority])),
@@ -96,8 +98,11 @@ def _statement(counters: tuple[str, ...]) -> str:
     return f"""
         WITH state AS MATERIALIZED (
             SELECT now FROM store_state, LATERAL (
-                SELECT greatest(clock, coalesce($5::bigint, {SERVER_MICROS})) AS now) AS time
+                SELECT coalesce($5::bigint, {SERVER_MICROS}) AS wall) AS reading, LATERAL (
+                SELECT greatest(wall, pace_clock + (wall - pace_server) / 2) AS paced) AS going,
+                LATERAL (SELECT greatest(clock, paced) AS now) AS time
             WHERE {AS_REMEMBERED} AND open_minute >= now / {MINUTE_MICROS}
+                AND paced >= clock - {TOLERANCE_MICROS}
         ), counted AS (
             UPDATE mark SET writes = writes + 1 FROM state WHERE id = $6 AND writes = $7
             RETURNING state.now, nextval('job_seq') AS seq

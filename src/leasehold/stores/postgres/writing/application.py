@@ -37,7 +37,7 @@ from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.insiders import INSIDERS, Caller, caller
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.own_connections import unwrapped
-from leasehold.stores.postgres.writing.step import NotAlone, Step
+from leasehold.stores.postgres.writing.step import NotAlone, NotFirst, Step
 from leasehold.stores.postgres.writing.tries import MaySideBySide, Tries, Way
 
 T = TypeVar("T")
@@ -63,6 +63,10 @@ class ApplicationConnection(RawConnection):
     """The transactions that `with connection:` has begun, the innermost last."""
     user: Caller
     """Its last user."""
+    has_turn = False
+    """Whether its transaction may hold the store's turn."""
+    ends_alone: Callable[[Step], bool] | None = None
+    """Whether its transaction, once it shares the turn, will want to be alone."""
 
     @classmethod
     def open(cls, address: Address) -> Self:
@@ -181,6 +185,7 @@ def _within(
         sees_the_past = isolation not in present.SEES_THE_PRESENT
 
         def judged(step: Step) -> T:
+            _check_first(raw, step)
             if sees_the_past:
                 present.check(database, step, needs, isolation)
             return operation(step)
@@ -196,6 +201,9 @@ def _within(
                             db.execute(NOTIFY, (database.address.schema,))
                     loans.keep()
                 return answer, step
+            except NotFirst:
+                with _part(db):
+                    database.turn.go_first(db)
             except (NotAlone, UniqueViolation) as error:
                 tries.go_alone(error)
             except LockNotAvailable:
@@ -209,6 +217,17 @@ def _within(
                     f"{database.address.shown}: deadlock with another transaction: roll back, "
                     "and repeat the whole transaction"
                 ) from error
+
+
+def _check_first(raw: object, step: Step) -> None:
+    """Called once a transaction has got the turn; raises NotFirst if it has to give it back, and
+    get it again when it has gone first.
+    """
+    if not isinstance(raw, ApplicationConnection) or raw.has_turn:
+        return
+    raw.has_turn = True
+    if not step.alone and raw.ends_alone is not None and raw.ends_alone(step):
+        raise NotFirst
 
 
 def _check_open_transaction(raw: psycopg.Connection[Row]) -> None:

@@ -2,7 +2,8 @@
 
 The order of locks is the same in every write, so that writes never deadlock:
 
-1. the *turn* of the store (`writing.turn`), held alone or shared with others;
+1. the *turn* of the store (`writing.turn`), held alone or shared with others; before it, the lock
+   to go *first*, by the transaction of a task that shares a turn now and will want to be alone;
 2. a write that is alone waits for nothing more: there is no other writer;
 3. a write that shares its turn takes rows of `running` in the order of the jobs' numbers, then the
    row of one worker; a submit takes the ids of new jobs in their own order. Rows of `waiting` and
@@ -42,6 +43,7 @@ from psycopg.errors import LockNotAvailable, UniqueViolation
 from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.model.lives import LivesHere
 from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.rules.clock import Pace
 from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
@@ -104,7 +106,8 @@ STORE_ID: Final = "SELECT store_id FROM store_state"
 NOTE_ALONE: Final = """
     UPDATE store_state SET clock = greatest(clock, $1), alone_generation = alone_generation + 1
 """
-NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"
+NOW: Final = f"SELECT clock, {SERVER_MICROS}, pace_clock, pace_server FROM store_state"
+SET_PACE: Final = "UPDATE store_state SET pace_clock = $1, pace_server = $2"
 
 
 class Database(TableDatabase):
@@ -377,7 +380,9 @@ class Database(TableDatabase):
         elif not (way.in_any_minute or self._is_of_open_minute(step)):
             raise MinuteIsOver
         answer = operation(step)
-        Links.resolve(step)
+        if alone:
+            # Those who share their turn end no job that others wait for.
+            Links.resolve(step)
         step.flush()
         if step.moved or step.newly_shown:
             tell_who_may_go_on(step)
@@ -386,7 +391,12 @@ class Database(TableDatabase):
         return answer, step
 
     def _is_of_open_minute(self, step: Step) -> bool:
-        return step.found.open_minute >= step.now // MINUTE_MICROS
+        # A clock that stands still would never end the minute.
+        return step.found.open_minute >= step.now // MINUTE_MICROS and not self._new_pace(step)
+
+    def _new_pace(self, step: Step) -> Pace | None:
+        found = step.found
+        return self.clock.new_pace(found.clock, found.server, found.pace)
 
     def _step(
         self,
@@ -418,7 +428,7 @@ class Database(TableDatabase):
         known = self.remembered.at(db, found)
         if db.is_own:
             self.remembered.note(found)
-        now = self.clock.time(found.clock, found.server)
+        now = self.clock.time(found.clock, found.server, found.pace)
         numbers = self.remembered.worker_numbers(now // MINUTE_MICROS)
         step = Step(db, self.env, now, found, known, numbers, sent, loans, alone=alone)
         step.grants = self.grants
@@ -434,6 +444,8 @@ class Database(TableDatabase):
         if step.found.server_was_started:
             row: Any = step.execute(remembered.RAISE_VERSIONS).fetchone()
             step.found = step.found._replace(version_base=row[0], server_was_started=False)
+        if pace := self._new_pace(step):
+            step.execute(SET_PACE, pace)
         if step.found.has_deltas:
             step.fold()
         minute = step.now // MINUTE_MICROS
@@ -468,7 +480,8 @@ class Database(TableDatabase):
     def now(self, db: statements.SqlConnection) -> int:
         """The store's time in microseconds, for callers that only read."""
         row: Any = db.execute(NOW).fetchone()
-        return self.clock.time(*row)
+        clock, server, *pace = row
+        return self.clock.time(clock, server, Pace(*pace))
 
 
 _OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.seals import check_unsealed
+from leasehold.core.rules.clock import Pace
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.stores.postgres.rules.known import read_rules, read_settings
@@ -21,8 +22,8 @@ LANES_TOLD: Final = 50
 """How many lanes with failures each write gets by number."""
 WAS_RESTORED: Final = "table_number <> tableoid::bigint"
 _ANY_WRITE: Final = f"""
-    clock, {SERVER_MICROS}, version_base, queue_generation, settings_generation,
-    alone_generation, open_minute,
+    clock, {SERVER_MICROS}, pace_clock, pace_server,
+    version_base, queue_generation, settings_generation, alone_generation, open_minute,
     (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
     (SELECT min(due) FROM waiting WHERE due IS NOT NULL),
     server_started_at <> pg_postmaster_start_time() OR {WAS_RESTORED}, {WAS_RESTORED}, store_id
@@ -66,6 +67,8 @@ class StateRow(NamedTuple):
 
     clock: int
     server: int
+    pace_clock: int
+    pace_server: int
     version_base: int
     queue_generation: int
     settings_generation: int
@@ -106,6 +109,11 @@ class StateRow(NamedTuple):
     """Whether concurrent writes have counts not yet folded in; only a write that is alone reads
     this, before it reads a counter.
     """
+
+    @property
+    def pace(self) -> Pace:
+        """From where the store's time has gone on since the server's clock was set back."""
+        return Pace(self.pace_clock, self.pace_server)
 
     def now_with(self, rest: Sequence[Any]) -> StateRow:
         """The present state, from the row of READ_REST; valid if its generation is the same."""

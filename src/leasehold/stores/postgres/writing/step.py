@@ -65,6 +65,12 @@ class NotAlone(Exception):  # noqa: N818  # no error: it never leaves `writing`
     """A write found that it must be alone; it is undone and repeated alone."""
 
 
+class NotFirst(Exception):  # noqa: N818  # as above
+    """A write in a transaction that will end alone found that it must go first (`Turn.go_first`);
+    it is undone and repeated.
+    """
+
+
 class WasRestored(NotAlone):
     """The store was restored from a dump: nothing may be sent before its leases are taken back."""
 

@@ -33,7 +33,11 @@ ALONE_WITHIN: Final = """
            set_config('lock_timeout', $3, true)
 """
 SHARED: Final = "SELECT pg_advisory_xact_lock_shared($1)"
-KEY: Final = "SELECT hashtextextended('leasehold turn ' || $1, 0)"
+FIRST: Final = "SELECT pg_advisory_xact_lock($1)"
+KEYS: Final = """
+    SELECT hashtextextended('leasehold turn ' || $1, 0),
+           hashtextextended('leasehold first ' || $1, 0)
+"""
 # Among holders that share a turn, the one holding it longest comes first.
 HOLDERS: Final = """
     SELECT lock.pid, application_name, coalesce(host(client_addr), 'this machine'),
@@ -108,8 +112,9 @@ class Turn:
     """The turn of one store."""
 
     def __init__(self, db: SqlConnection, address: Address) -> None:
-        row: Any = db.execute(KEY, (address.schema,)).fetchone()
+        row: Any = db.execute(KEYS, (address.schema,)).fetchone()
         self.key: int = row[0]
+        self._first: int = row[1]
         self._address = address
         self._lock_timeout_seconds = address.lock_timeout_seconds
 
@@ -120,6 +125,13 @@ class Turn:
             db.execute(ALONE_WITHIN, (self.key, *(f"{each}ms" for each in millis)))
         else:
             db.execute(ALONE if alone else SHARED, (self.key,))
+
+    def go_first(self, db: SqlConnection) -> None:
+        """Wait until no other transaction shares a turn with which it will end alone.
+
+        Two that do would wait for each other. The lock ends with the transaction.
+        """
+        db.execute(FIRST, (self._first,))
 
     def holders(self, db: SqlConnection) -> list[Holder]:
         """The holders at this moment."""

@@ -12,9 +12,8 @@ from typing import Final
 
 import apsw
 
+from leasehold.core.model.refusals import not_text
 from leasehold.errors import (
-    InvalidJobError,
-    LeaseholdError,
     StoreCorruptError,
     StoreError,
     StoreFullError,
@@ -96,11 +95,6 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
             )
         case _:
             return StoreError(f"SQLite refused an operation on {path}: {error}")
-
-
-def not_text(error: UnicodeEncodeError) -> LeaseholdError:
-    """The error for a value that cannot be passed to SQLite."""
-    return InvalidJobError(f"only UTF-8 text can be stored or looked for, not {error.object!r}")
 
 
 @contextmanager

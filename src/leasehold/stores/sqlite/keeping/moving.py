@@ -63,6 +63,12 @@ class Rows(TableRows):
             # An application may have its own tables in the file.
             return [_table(db, name) for (name,) in names if name in CELLS.keys() - NOT_MOVED]
 
+    def tables_of_others(self) -> list[str]:
+        with self._database.read() as db:
+            names: list[Any] = db.execute(TABLES).fetchall()
+        ours = CELLS.keys() | NOT_MOVED
+        return [name for (name,) in names if name not in ours and not name.startswith("sqlite_")]
+
     def rows(self, table: Table, after: Key | None, limit: int) -> list[Row]:
         key = ", ".join(table.key)
         begin = "" if after is None else f"WHERE ({key}) > ({_places(table.key)})"

@@ -183,7 +183,7 @@ class Jobs(TableJobs):
         return read_job(self._db, job_id)
 
     def find_ids(self, prefix: str, limit: int) -> list[str]:
-        return [str(job_id) for (job_id,) in self._db.execute(FIND_IDS, (prefix, max(0, limit)))]
+        return [str(job_id) for (job_id,) in self._db.execute(FIND_IDS, (prefix, limit))]
 
     def _places(self) -> LaneReader:
         return LaneReader(self._db, FOR_COUNTING)

@@ -27,13 +27,13 @@ from typing import Any, Final, TypeVar
 
 import apsw
 
+from leasehold.core.model.refusals import not_text
 from leasehold.env import Env
 from leasehold.errors import StoreLostError, StoreUnavailableError
 from leasehold.interrupts import SHIELD, Interrupted, shielded
 from leasehold.stores.sqlite.disk.epoch import TAKEN_BACK, synced
 from leasehold.stores.sqlite.disk.failures import (
     is_passing,
-    not_text,
     of_files,
     translate,
     translated,

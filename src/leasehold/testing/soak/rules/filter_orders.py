@@ -13,6 +13,7 @@ from leasehold.core.rules.filter_orders import (
     ReplayAll,
     ReprioritizeAll,
 )
+from leasehold.errors import InvalidOrderError
 from leasehold.testing.soak.rules.base import JudgedCall, rule
 from leasehold.testing.soak.rules.queueing import fits
 
@@ -58,6 +59,16 @@ def a_cursor_says_that_more_fit(step: JudgedCall) -> int:
     more = len(meant(step)) > int(step.call.get("limit"))
     assert not more or step.answer.next_cursor is not None, "more fit, and nobody is told"
     return more
+
+
+@rule("ORD-5")
+def what_is_no_order_changes_nothing(step: JudgedCall) -> int:
+    order = step.call.get("order")
+    if step.method != "order" or not isinstance(order, ReprioritizeAll) or order.priority <= 100:
+        return 0
+    assert isinstance(step.answer, InvalidOrderError), f"{order} is none: {step.answer!r}"
+    assert step.events == [], f"{step.events}"
+    return 1
 
 
 def _has_taken(step: JudgedCall, job: Job) -> bool:

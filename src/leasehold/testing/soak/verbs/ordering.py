@@ -57,7 +57,7 @@ def order(scene: Scene) -> Call:
             CancelAll("all of these"),
             ReplayAll(reset_attempts=scene.luck(0.5)),
             DiscardAll(),
-            ReprioritizeAll(scene.random.choice((0, 60, 100))),
+            ReprioritizeAll(scene.random.choice((0, 60, 101))),
         )
     )
     limit = scene.random.choice((2, 100))
