@@ -19,7 +19,7 @@ def test_a_search_is_kept_under_a_name_and_forgotten(people: People) -> None:
     search = 'queue:mail meta.place:"here & there"'
     give(client, "keep-view", name="Here <b>", q=search, show="worker,task")
     assert people.queue.audit_log(1)[0].actor == "token:ada"
-    page = people.somebody("producer").get("jobs").text
+    page = people.somebody("observer").get("jobs").text
     found = re.search(r'<a href="(jobs\?[^"]*)"[^>]*>Here &lt;b&gt;</a>', page)
     assert found is not None
     kept = client.get(unescape(found[1]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from contextlib import ExitStack
 
 import grpc
 import pytest
@@ -15,7 +16,12 @@ from leasehold.core.model.job import Draft
 from leasehold.errors import StoreUnavailableError, UnauthenticatedError
 from leasehold.service.api import Api
 from leasehold.service.caller import ANYBODY, Caller
-from leasehold.service.following import LOOKS_BETWEEN_CHECKS, first_look, looks
+from leasehold.service.following import (
+    FOLLOWERS_OF_TOKEN_MAX,
+    LOOKS_BETWEEN_CHECKS,
+    first_look,
+    looks,
+)
 from leasehold.stores.memory import MemoryStore
 from service.conftest import serving
 
@@ -115,6 +121,23 @@ def test_who_is_not_let_in_any_more_follows_no_longer() -> None:
             return len([news async for news in looks(api, nobody, first)])
 
     assert asyncio.run(scene()) == LOOKS_BETWEEN_CHECKS
+
+
+def test_one_token_leaves_room_for_others() -> None:
+    with serving(connect("memory://")) as service, ExitStack() as open_streams:
+        greedy = service.client(secret=service.token("observer", name="greedy"))
+        taken = [
+            open_streams.enter_context(greedy.stream("GET", "/api/v1/events")).iter_lines()
+            for _ in range(FOLLOWERS_OF_TOKEN_MAX)
+        ]
+        for lines in taken:
+            assert next(lines).startswith("id: ")
+        with greedy.stream("GET", "/api/v1/events") as refused:
+            assert refused.status_code == 429
+            assert "with token 'greedy'" in refused.read().decode()
+        other = service.client(secret=service.token("observer", name="other"))
+        with other.stream("GET", "/api/v1/events") as answer:
+            assert answer.status_code == 200
 
 
 def test_a_service_that_ends_keeps_no_follower_waiting() -> None:

@@ -32,7 +32,7 @@ from leasehold.dashboard.forms import fields_of
 from leasehold.dashboard.orders import order_named, told
 from leasehold.dashboard.pages import overview
 from leasehold.dashboard.recent import rests
-from leasehold.dashboard.routes import OVERSEERS, PAGES, View, inside
+from leasehold.dashboard.routes import PAGES, View, inside
 from leasehold.dashboard.searching import SearchError, parse
 from leasehold.dashboard.session import Sessions
 from leasehold.dashboard.shown import compile_templates, link, templates
@@ -169,7 +169,7 @@ class _Face:
     def _show(self, request: Request, view: View, roles: tuple[Role, ...]) -> Response:
         caller = self._caller(request)
         visit = Visit(caller, request.query_params, theme_of(request))
-        if view is overview.overview and not visit.may_any(OVERSEERS):
+        if view is overview.overview and not visit.may_oversee:
             return _see("queues")
         caller.check_role(roles)
 
@@ -361,7 +361,8 @@ class _Face:
             "navigation": may,
             "caller": visit.caller,
             "may_order": visit.may("operator"),
-            "may_follow": visit.may_any(OVERSEERS) and may_look_again,
+            "may_oversee": visit.may_oversee,
+            "may_follow": visit.may_oversee and may_look_again,
             "store_name": self.desk.store_name,
             "theme": visit.theme,
             "themes": THEMES,

@@ -7,7 +7,7 @@ that comes back with `Last-Event-ID` misses nothing, or is told by `gap` to read
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ from leasehold.core.model.changes import Changes
 from leasehold.errors import StoreError
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
-from leasehold.service.following import LOOK_SECONDS, TOO_MANY, first_look, has_room, looks
+from leasehold.service.following import LOOK_SECONDS, first_look, looks, no_room
 from leasehold.service.http_answers import plain_problem
 from leasehold.service.http_request import bearer_of
 
@@ -42,17 +42,17 @@ def event_routes(api: Api, root: str) -> list[Route]:
 async def follow(api: Api, authenticate: Callable[[], Caller], request: Request) -> Response:
     """The stream, as long as `authenticate` accepts the caller; it is asked at each look."""
     first = await first_look(api, authenticate, request.headers.get("last-event-id"))
-    if not has_room(api):
-        return plain_problem(429, "too_many_followers", TOO_MANY, {"Retry-After": "10"})
-    return StreamingResponse(_stream(api, authenticate, first), media_type="text/event-stream")
+    caller = await api.on_thread(authenticate)
+    if refusal := no_room(api, caller):
+        return plain_problem(429, "too_many_followers", refusal, {"Retry-After": "10"})
+    news = looks(api, authenticate, first, caller.name)
+    return StreamingResponse(_stream(news, first), media_type="text/event-stream")
 
 
-async def _stream(
-    api: Api, authenticate: Callable[[], Caller], first: Changes
-) -> AsyncIterator[bytes]:
+async def _stream(feed: AsyncGenerator[Changes, None], first: Changes) -> AsyncIterator[bytes]:
     quiet_seconds = 0.0
     try:
-        async for news in looks(api, authenticate, first):
+        async for news in feed:
             if news is first or news.changes or news.gap:
                 quiet_seconds = 0.0
                 yield _event("gap" if news.gap else "changes", news)
