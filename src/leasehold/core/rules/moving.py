@@ -158,12 +158,9 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     blobs: int
     """How many large payloads and results are in the target's own blob store."""
     tables: list[MovedTable]
-<<<<<<< HEAD
+    """Empty if an earlier run had completed this move."""
     not_moved: list[str] = []
     """Tables that applications have in the source, which are for them to copy."""
-=======
-    """Empty if an earlier run had completed this move."""
->>>>>>> m4
 
 
 def movable(store: object) -> MovableStore:
