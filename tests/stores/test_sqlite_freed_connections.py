@@ -7,8 +7,10 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import apsw
 import pytest
 
 from leasehold.core.contract.transactions import JobTransaction
@@ -204,3 +206,36 @@ def test_one_that_is_opened_when_its_task_is_cancelled_is_closed(store: SQLiteSt
 
     asyncio.run(cancel())
     assert begun.is_over()
+
+
+def test_one_that_is_rolled_back_during_a_statement_of_another_thread_is_closed_after_it(
+    store: SQLiteStore,
+) -> None:
+    """Such a thread is left over when an async task times out in `asyncio.to_thread`."""
+    submit(store, draft())
+    lease = lease_one(store)
+    held = store.open_transaction(lease.job_id, lease.version)
+    connection = held.connection
+    assert isinstance(connection, ApplicationConnection)
+    inside, go = threading.Event(), threading.Event()
+
+    def stand(*_: object) -> bool:
+        inside.set()
+        return go.wait(WAIT)
+
+    connection.create_scalar_function("stand", stand, 0)
+
+    def work() -> None:
+        with suppress(apsw.InterruptError, apsw.ConnectionClosedError):
+            while True:
+                connection.execute("SELECT stand()").fetchall()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert inside.wait(WAIT)
+    held.roll_back()
+    go.set()
+    submit(store, draft("other"))  # It waits for the transaction.
+    thread.join(WAIT)
+    assert not thread.is_alive()
+    assert connection.is_closed

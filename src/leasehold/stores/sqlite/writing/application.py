@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain, repeat
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -28,7 +29,13 @@ from leasehold.stores.sqlite.disk.failures import translated
 from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.schema.damaged_cells import add_reads_as
 from leasehold.stores.sqlite.writing.step import Remembered
-from leasehold.stores.sqlite.writing.turn import ApplicationTurn, begin, wait_when_busy
+from leasehold.stores.sqlite.writing.turn import (
+    NEVER_FREE,
+    PAUSES_SECONDS,
+    ApplicationTurn,
+    begin,
+    wait_when_busy,
+)
 from leasehold.stores.tables.step import Hints
 
 _open_transactions: Final[dict[tuple[int, Path], weakref.ref[ApplicationConnection]]] = {}
@@ -171,6 +178,32 @@ class ApplicationConnection(apsw.Connection):
         self.is_closed = True
         self.hints = Hints()
         self.ended()
+
+    def abandon(self) -> None:
+        """Close it, or as soon as another thread has ended its statement.
+
+        Otherwise its transaction would keep all others waiting until somebody drops it.
+        """
+        try:
+            self.close()
+        except apsw.ThreadingViolationError:
+            # This thread has nothing to do with it any more.
+            if self._key is not None:
+                _open_transactions.pop(self._key, None)
+                self._key = None
+            threading.Thread(
+                target=self._close_when_free, name="leasehold-abandoned", daemon=True
+            ).start()
+
+    def _close_when_free(self) -> None:
+        for pause in chain(PAUSES_SECONDS, repeat(PAUSES_SECONDS[-1])):
+            with suppress(apsw.ThreadingViolationError):
+                self.close()
+                return
+            # The statement fails, and so does the next one if the code goes on.
+            with suppress(apsw.ConnectionClosedError):
+                self.interrupt()
+            NEVER_FREE.acquire(timeout=pause)
 
     def __del__(self) -> None:
         # Closing it rolls back, for which SQLite calls a hook. The garbage collector might already

@@ -199,7 +199,7 @@ class HeldTransaction:
         if not self._is_over:
             self._is_over = True
             # Closing it rolls back, even while a statement is still being read.
-            self._db.close()
+            self._db.abandon()
 
     def _fenced(self, operation: Callable[[Step], object]) -> object:
         answer = within(self._database, self._db, operation)

@@ -28,8 +28,9 @@ from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS, WriteLock
 PAUSES_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.025, 0.025, 0.05)
 """The pauses between tries to get SQLite's own lock; the last one is repeated."""
 
-_never_free: Final = threading.Lock()
-_never_free.acquire()
+NEVER_FREE: Final = threading.Lock()
+"""For pauses that an interrupt can end."""
+NEVER_FREE.acquire()
 
 
 def wait_when_busy(db: apsw.Connection, limit_seconds: float) -> None:
@@ -44,7 +45,7 @@ def wait_when_busy(db: apsw.Connection, limit_seconds: float) -> None:
         if waited >= limit_seconds or SHIELD.is_interrupted():
             return False
         pause = PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)]
-        _never_free.acquire(timeout=pause)
+        NEVER_FREE.acquire(timeout=pause)
         waited += pause
         return True
 
