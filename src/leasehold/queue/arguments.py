@@ -14,6 +14,7 @@ from leasehold.core.model import checked
 from leasehold.core.model.durations import given_seconds
 from leasehold.core.model.job import DEFAULT_QUEUE
 from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.queue_config import check_queue_name
 from leasehold.core.model.records import ALL_QUEUES
 from leasehold.core.model.text import plain_text
 from leasehold.env import Env
@@ -23,6 +24,17 @@ def names(given_names: str | Iterable[str]) -> tuple[str, ...]:
     """One name, or several."""
     several = (given_names,) if isinstance(given_names, str) else given_names
     return tuple(plain_text(name) for name in several)
+
+
+def checked_queues(queues: str | Iterable[str]) -> tuple[str, ...]:
+    """The names of the queues to lease from; raises InvalidQueueError for one that none can have.
+
+    A consumer is registered for them, so they are checked before anything remembers them.
+    """
+    several = names(queues)
+    for name in several:
+        check_queue_name(name)
+    return several
 
 
 def queue_names(queues: str | Iterable[str] | None) -> str | tuple[str, ...] | None:
