@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from collections import Counter
 from contextlib import ExitStack
 
@@ -28,6 +30,42 @@ from service.conftest import serving
 WAIT_SECONDS = 60
 FOLLOWERS = 20
 LOOKS = 3
+
+
+class AwayStore(MemoryStore):
+    """Its feed cannot be read once its followers have gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_fail = threading.Event(), threading.Event()
+
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        self.asked.set()
+        assert self.may_fail.wait(WAIT_SECONDS)
+        raise StoreUnavailableError("away")
+
+
+def test_a_look_that_fails_when_nobody_follows_any_more_is_no_unknown_error() -> None:
+    unknown: list[object] = []
+
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: unknown.append(context))
+        store = AwayStore()
+        shared = Api(store, insecure=True).shared_looks
+        follower = asyncio.ensure_future(shared.next_after("cursor"))
+        assert await asyncio.to_thread(store.asked.wait, WAIT_SECONDS)
+        [look] = shared._found.values()
+        follower.cancel()
+        await asyncio.wait([follower])
+        store.may_fail.set()
+        await asyncio.wait([look])
+        shared._begin_moment()
+        del look
+        gc.collect()
+
+    asyncio.run(scene())
+    assert unknown == []
 
 
 class CountingStore(MemoryStore):

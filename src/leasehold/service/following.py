@@ -101,6 +101,8 @@ class SharedLooks:
             api = self._api
             look = api.on_thread(lambda: api.guarded(lambda: api.store.changes(cursor)))
             found = self._found[cursor] = asyncio.ensure_future(look)
+            # If all followers have hung up, nobody else takes its error.
+            found.add_done_callback(_taken)
         # Another follower may be waiting for it too.
         return await asyncio.shield(found)
 
@@ -119,3 +121,8 @@ class SharedLooks:
         self._found = {}
         begun, self._next_moment = self._next_moment, asyncio.Event()
         begun.set()
+
+
+def _taken(look: asyncio.Future[Changes]) -> None:
+    if not look.cancelled():
+        look.exception()

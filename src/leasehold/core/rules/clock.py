@@ -152,9 +152,9 @@ def paced_time(pace: Pace, wall: int) -> int:
     return max(wall, pace.clock + (wall - pace.wall) // 2)
 
 
-def stands_still(stored: int, pace: Pace, wall: int) -> bool:
-    """Whether the wall clock was set back again, so that a store's time must go on from here."""
-    return stored - paced_time(pace, wall) > TOLERANCE_MICROS
+def new_pace(pace: Pace, now: int, wall: int) -> Pace | None:
+    """What to note if the wall clock has jumped since the pace was noted; `now` is the time."""
+    return Pace(now, wall) if abs(now - paced_time(pace, wall)) > TOLERANCE_MICROS else None
 
 
 def show_time(stored: int, basis: ClockBasis, reading: ClockReading) -> int:
