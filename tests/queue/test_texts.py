@@ -120,6 +120,15 @@ def test_a_name_that_no_queue_can_have_is_refused_alike(anywhere: TaskQueue) -> 
     assert anywhere.workers() == [], "nobody is registered for such a queue"
 
 
+@pytest.mark.parametrize("name", [NO_TEXT, "a\x00b", "", "y" * 300], ids=ascii)
+def test_no_worker_serves_a_queue_that_there_cannot_be(anywhere: TaskQueue, name: str) -> None:
+    with pytest.raises(InvalidQueueError, match=r"^a queue's name"):
+        TaskQueue(anywhere.store, queues=["mail", name], num_workers=0)
+    with pytest.raises(InvalidQueueError, match=r"^a queue's name"):
+        anywhere.run_worker(queues=[name])
+    assert anywhere.workers() == []
+
+
 def test_a_name_that_no_task_can_have_is_refused_alike(anywhere: TaskQueue) -> None:
     for call in OF_TASKS.values():
         with pytest.raises(InvalidJobError, match=r"^task must not contain control characters"):

@@ -29,7 +29,7 @@ def names(given_names: str | Iterable[str]) -> tuple[str, ...]:
 def checked_queues(queues: str | Iterable[str]) -> tuple[str, ...]:
     """The names of the queues to lease from; raises InvalidQueueError for one that none can have.
 
-    A consumer is registered for them, so they are checked before anything remembers them.
+    A worker or consumer is registered for them, so they are checked before anything remembers them.
     """
     several = names(queues)
     for name in several:
@@ -37,7 +37,7 @@ def checked_queues(queues: str | Iterable[str]) -> tuple[str, ...]:
     return several
 
 
-def queue_names(queues: str | Iterable[str] | None) -> str | tuple[str, ...] | None:
+def queue_names(queues: str | Iterable[str] | None) -> tuple[str, ...] | None:
     """The names of the queues to serve; a string that looks like a list of them is refused.
 
     A queue may have a comma in its name: inside a list it is accepted as it is.
@@ -49,7 +49,8 @@ def queue_names(queues: str | Iterable[str] | None) -> str | tuple[str, ...] | N
     if isinstance(queues, str) and "," in queues:
         several = ", ".join(f'"{name}"' for each in queues.split(",") if (name := each.strip()))
         raise ValueError(f"queues must be a list of names: did you mean [{several}]?")
-    return checked.texts_or_none("queues", queues)
+    given_names = checked.texts_or_none("queues", queues)
+    return None if given_names is None else checked_queues(given_names)
 
 
 OUTPUT_FOLDER: Final = "leasehold-output"
