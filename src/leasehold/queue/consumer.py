@@ -318,7 +318,12 @@ class Consuming:
                     raise
                 continue  # Nothing had begun, and the handlers that were called did not raise.
             except BaseException:
-                self.hand_back(granted)
+                try:
+                    self.hand_back(granted)
+                except BaseException:
+                    # A second Ctrl-C, perhaps before anything was handed back; twice does no harm.
+                    self.hand_back(granted)
+                    raise
                 raise
             self.ready.wait(seen, self.ready.pause_seconds(exchange, left))
 
