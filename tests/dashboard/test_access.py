@@ -287,6 +287,17 @@ def test_a_form_that_is_not_accepted_is_not_blamed_on_the_token(people: People) 
     assert "address only takes forms" in looked.text
 
 
+@pytest.mark.parametrize("kind", ["text/plain", ""])
+def test_a_form_of_another_type_is_no_form(people: People, kind: str) -> None:
+    people.queue.create_queue("typed")
+    client = people.somebody("operator")
+    answer = client.post(
+        "do", content=b"order=pause-queue&queue=typed", headers={"Content-Type": kind}
+    )
+    assert "form is sent as" in answer.text
+    assert people.queue.queue_info("typed").state.value == "active"
+
+
 @pytest.mark.parametrize("role", ["producer", "consumer", "observer"])
 def test_a_page_shows_and_links_only_what_its_reader_may_see(people: People, role: str) -> None:
     name = f"seen by {role}"

@@ -186,7 +186,7 @@ def test_the_queue_and_a_running_job_tell_how_long_its_task_usually_takes(people
 
 
 def test_a_tag_links_to_a_search_that_finds_the_job(people: People) -> None:
-    tags = {
+    tags: dict[str, str | int | float | bool | None] = {
         "text": "a b", "number": 17, "digits": "17", "word": "true", "truth": True, "Case": "x",
         "minus": "-1", "float": 1.5, "empty": "", "a space": "v", "a:colon": "v", "quote": 'a"b',
     }  # fmt: skip

@@ -23,9 +23,11 @@ from leasehold.core.model.status import Status
 from leasehold.interrupts import LOOKS_FOR_ANSWER, SHIELD
 from leasehold.queue.calls import QueueCalls
 from leasehold.queue.consumer import Consuming
+from leasehold.stores.remote.store import RemoteStore
 from leasehold.stores.sqlite import SQLiteStore
 from service.conftest import Service, serving
 from support.interrupting import Instruction, Interrupter
+from support.interrupting import chosen as instructions_of
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600, method="thread")]
 
@@ -180,12 +182,69 @@ def test_jobs_go_back_also_if_another_signal_comes_while_they_wait_for_that(
     assert (found.status, found.attempts) == (Status.PENDING, 0)
 
 
+class GaveUpError(Exception):
+    """What the handler of an application's signal raises: no KeyboardInterrupt."""
+
+
+def give_up(*_: object) -> None:
+    raise GaveUpError
+
+
+@pytest.fixture
+def gives_up() -> Iterator[None]:
+    """SIGINT raises an error of the application's own."""
+    before = signal.signal(signal.SIGINT, give_up)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("gives_up")
+def test_jobs_go_back_also_if_a_second_signal_interrupts_that(
+    queue: TaskQueue, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """At any instruction of it: whoever is impatient presses Ctrl-C twice."""
+    hand_back = Consuming.hand_back
+    monkeypatch.setattr("leasehold.queue.consumer._first", give_up)
+    watching: list[Interrupter] = []
+
+    def impatient(self: Consuming, leases: Any) -> None:
+        if leases and watching:
+            with watching.pop().watching():
+                hand_back(self, leases)
+        else:
+            hand_back(self, leases)
+
+    monkeypatch.setattr(Consuming, "hand_back", impatient)
+
+    def interrupted_by(interrupter: Interrupter) -> None:
+        watching.append(interrupter)
+        with pytest.raises(GaveUpError):
+            queue.lease(wait=0)
+
+    job = queue.submit("t")
+    for _ in range(3):  # The first times, things are looked up that are known later.
+        interrupted_by(counting := Interrupter())
+    own = {"interrupts.py", "consumer.py"}
+    stride = 3 * STRIDE[request.node.callspec.params["queue"]]
+    for number in instructions_of(counting.instructions, own, stride):
+        interrupted_by(interrupter := Interrupter([number]))
+        found = queue.get(job)
+        assert (found.status, found.attempts) == (Status.PENDING, 0), interrupter.instructions
+
+
 class CutOff:
     """A carrier of calls whose caller is interrupted before or after an exchange."""
 
-    def __init__(self, carrier: Any, *, is_answered: bool) -> None:
+    def __init__(
+        self,
+        carrier: Any,
+        *,
+        is_answered: bool,
+        error: type[BaseException] = KeyboardInterrupt,
+    ) -> None:
         self._carrier = carrier
         self._is_answered = is_answered
+        self._error = error
         self.is_done = False
 
     def __getattr__(self, name: str) -> Any:
@@ -197,23 +256,71 @@ class CutOff:
         self.is_done = True
         if self._is_answered:
             self._carrier.call(server, verb, body)
-        raise KeyboardInterrupt
+        raise self._error
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, GaveUpError, TimeoutError])
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_a_request_over_http_that_is_interrupted_gives_its_leases_back(
-    service: Service, is_answered: bool
+    service: Service, is_answered: bool, error: type[BaseException]
 ) -> None:
     with TaskQueue(over_http(service), num_workers=0) as queue:
         job = queue.submit("t")
         transport: Any = queue.store._transport  # type: ignore[attr-defined]
-        transport.carrier = CutOff(transport.carrier, is_answered=is_answered)
-        with pytest.raises(KeyboardInterrupt):
+        transport.carrier = CutOff(transport.carrier, is_answered=is_answered, error=error)
+        with pytest.raises(error):
             queue.lease(wait=0)
         found = queue.get(job)
         assert (found.status, found.attempts) == (Status.PENDING, 0)
         events = [each.event.value for each in queue.history(job)]
         assert events == ["created", "leased", "released"]
+
+
+@pytest.mark.usefixtures("gives_up")
+def test_over_http_they_go_back_also_if_a_second_signal_interrupts_that(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At any instruction of the start of the thread that does it, of Python's own, too."""
+    monkeypatch.setattr("support.interrupting.SOURCE", "")
+    give_back = RemoteStore._give_back
+    watching: list[Interrupter] = []
+    threads: list[threading.Thread] = []
+
+    class Noted(threading.Thread):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            if self.name == "leasehold-give-back":
+                threads.append(self)
+
+    def impatient(store: RemoteStore, *args: Any) -> threading.Thread:
+        if not watching:
+            return give_back(store, *args)
+        with watching.pop().watching():
+            return give_back(store, *args)
+
+    with TaskQueue(over_http(service), num_workers=0) as queue:
+        transport: Any = queue.store._transport  # type: ignore[attr-defined]
+        carrier = transport.carrier
+        job = queue.submit("t")
+        monkeypatch.setattr(RemoteStore, "_give_back", impatient)
+
+        def interrupted_by(interrupter: Interrupter) -> None:
+            transport.carrier = CutOff(carrier, is_answered=True, error=GaveUpError)
+            watching.append(interrupter)
+            with monkeypatch.context() as patch:
+                patch.setattr("leasehold.stores.remote.store.threading.Thread", Noted)
+                with pytest.raises(GaveUpError):
+                    queue.lease(wait=0)
+            while threads:
+                if (thread := threads.pop()).ident is not None:
+                    thread.join()
+
+        interrupted_by(counting := Interrupter())
+        own = {"store.py", "threading.py"}
+        for number in instructions_of(counting.instructions, own, 7):
+            interrupted_by(interrupter := Interrupter([number]))
+            found = queue.get(job)
+            assert (found.status, found.attempts) == (Status.PENDING, 0), interrupter.instructions
 
 
 def look_up(times: int, looks: list[int]) -> None:

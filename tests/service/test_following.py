@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections import Counter
 from contextlib import ExitStack
 
 import grpc
+import httpx
 import pytest
 
 from leasehold.connect import connect
@@ -138,6 +140,27 @@ def test_one_token_leaves_room_for_others() -> None:
         other = service.client(secret=service.token("observer", name="other"))
         with other.stream("GET", "/api/v1/events") as answer:
             assert answer.status_code == 200
+
+
+def test_requests_that_come_together_find_no_more_room_than_there_is() -> None:
+    async def ask(url: str, secret: str) -> int:
+        async with httpx.AsyncClient(timeout=WAIT_SECONDS) as client:
+            headers = {"Authorization": f"Bearer {secret}"}
+            async with client.stream("GET", url, headers=headers) as answer:
+                counted[answer.status_code] += 1
+                if counted.total() == 2 * FOLLOWERS_OF_TOKEN_MAX:
+                    everybody.set()
+                await everybody.wait()
+                return answer.status_code
+
+    async def scene(url: str, secret: str) -> None:
+        await asyncio.gather(*(ask(url, secret) for _ in range(2 * FOLLOWERS_OF_TOKEN_MAX)))
+
+    counted: Counter[int] = Counter()
+    everybody = asyncio.Event()
+    with serving(connect("memory://")) as service:
+        asyncio.run(scene(f"{service.url}/api/v1/events", service.token("observer")))
+    assert counted[200] == FOLLOWERS_OF_TOKEN_MAX
 
 
 def test_a_service_that_ends_keeps_no_follower_waiting() -> None:

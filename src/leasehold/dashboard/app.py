@@ -63,6 +63,7 @@ AGAIN: Final = "X-Leasehold-Again"
 """The header sent by an open page that reloads itself because something has changed."""
 FRESH_IN: Final = "X-Leasehold-Fresh-In"
 """The header of an answer with cached findings: in how many seconds there will be new ones."""
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
 FORM_BYTES_MAX: Final = 16 * 1024
 LOADED_LATE: Final = ("leasehold.worker.supervisor", "leasehold.worker.unrunnable")
 ADDRESS_SIGNS: Final = "%/:?#[]@!$&'()*+,;="
@@ -346,6 +347,9 @@ class _Face:
         """
         _check_same_origin(request)
         body = await read_body(request, FORM_BYTES_MAX)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if body and kind != FORM_TYPE:
+            raise InvalidRequestError(f"a form is sent as {FORM_TYPE}, not as {kind or 'nothing'}")
         return parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
 
     # -- answers ---------------------------------------------------------------------------------

@@ -53,13 +53,17 @@ async def first_look(api: Api, authenticate: Callable[[], Caller], cursor: str |
 
 
 async def looks(
-    api: Api, authenticate: Callable[[], Caller], first: Changes, name: str = ""
+    api: Api,
+    authenticate: Callable[[], Caller],
+    first: Changes,
+    name: str = "",
+    place: object = None,
 ) -> AsyncGenerator[Changes, None]:
     """The first changes for a token of this name, then the result of each look, even if empty.
 
     It ends once `authenticate` refuses its caller.
     """
-    follower = object()
+    follower = place or object()
     api.followers[follower] = name
     try:
         yield first
@@ -74,7 +78,7 @@ async def looks(
                     return
             yield news
     finally:
-        del api.followers[follower]
+        api.followers.pop(follower, None)
 
 
 class SharedLooks:

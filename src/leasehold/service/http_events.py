@@ -14,6 +14,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from leasehold.core.model.changes import Changes
 from leasehold.errors import StoreError
@@ -45,8 +46,25 @@ async def follow(api: Api, authenticate: Callable[[], Caller], request: Request)
     caller = await api.on_thread(authenticate)
     if refusal := no_room(api, caller):
         return plain_problem(429, "too_many_followers", refusal, {"Retry-After": "10"})
-    news = looks(api, authenticate, first, caller.name)
-    return StreamingResponse(_stream(news, first), media_type="text/event-stream")
+    # Taken at once: of many requests that come together, each would still find room.
+    place = object()
+    api.followers[place] = caller.name
+    news = looks(api, authenticate, first, caller.name, place)
+    return _Following(_stream(news, first), lambda: api.followers.pop(place, None))
+
+
+class _Following(StreamingResponse):
+    """A stream that gives up its place in the end, also if it never began."""
+
+    def __init__(self, stream: AsyncIterator[bytes], leave: Callable[[], object]) -> None:
+        super().__init__(stream, media_type="text/event-stream")
+        self._leave = leave
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
 
 
 async def _stream(feed: AsyncGenerator[Changes, None], first: Changes) -> AsyncIterator[bytes]:

@@ -31,6 +31,7 @@ from leasehold.core.model.joblog import LogLine, bounded
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement, handed_back
 from leasehold.core.model.own_names import own_prefix
 from leasehold.core.model.records import Listener, Submitted, WorkerInfo, WorkListener
+from leasehold.core.model.refusals import not_text
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.replies import check_request_id
 from leasehold.env import SYSTEM, Env
@@ -44,6 +45,7 @@ from leasehold.errors import (
     UnsupportedError,
 )
 from leasehold.forking import at_fork
+from leasehold.interrupts import SHIELD
 from leasehold.stores.remote import address
 from leasehold.stores.remote.listening import Listening
 from leasehold.stores.remote.transport import Transport
@@ -107,11 +109,18 @@ class RemoteStore:
         request_id = self._env.new_id()
         try:
             return self.exchange_once(request_id, settlements, request)
-        except Exception:
+        except LeaseholdError:
             raise
-        except BaseException:  # Ctrl-C: nobody hears the answer any more.
+        except BaseException:
+            # Ctrl-C, or whatever the handler of a signal raises: nobody hears the answer any more.
             if request is not None and request.limit:
-                self._give_back(request_id, settlements, request)
+                try:
+                    thread = self._give_back(request_id, settlements, request)
+                except BaseException:
+                    # A second interrupt, perhaps before the thread ran; two of them do no harm.
+                    self._give_back(request_id, settlements, request)
+                    raise
+                thread.join(GIVE_BACK_SECONDS)
             raise
 
     def exchange_once(
@@ -127,11 +136,11 @@ class RemoteStore:
 
     def _give_back(
         self, request_id: str, settlements: Sequence[Settlement], request: LeaseRequest
-    ) -> None:
+    ) -> threading.Thread:
         """Release the leases that an interrupted request may have got, or may get yet.
 
-        The same request, sent again, is answered with the same leases. Whoever was interrupted
-        waits for that no longer than a moment: leases that stay end in their own time.
+        The same request, sent again, is answered with the same leases. The thread that does it is
+        waited for no longer than a moment: leases that stay end in their own time.
         """
 
         def ask_and_release() -> None:
@@ -141,8 +150,9 @@ class RemoteStore:
                     self.exchange_once(self._env.new_id(), handed_back(granted))
 
         thread = threading.Thread(target=ask_and_release, name="leasehold-give-back", daemon=True)
-        thread.start()
-        thread.join(GIVE_BACK_SECONDS)
+        with SHIELD:  # A start that is cut short may leave no thread, or a broken lock.
+            thread.start()
+        return thread
 
     def append_log(
         self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
@@ -253,9 +263,11 @@ def _encoded(verb: str, arguments: dict[str, Any]) -> bytes:
     try:
         return encode(arguments)
     except UnicodeEncodeError as error:
-        # Nothing in the store contains such text.
+        # Nothing in the store contains such text. A store on this machine would name the field.
+        for draft in arguments.get("drafts", ()):
+            draft.check()
         refusal = _NOT_TEXT.get(verb, InvalidJobError)
-        raise refusal(f"{verb}: names are UTF-8 text ({error})") from None
+        raise refusal(str(not_text(error))) from None
     except (TypeError, OverflowError) as error:
         raise nonsense(verb)(f"{verb}: this cannot be sent to a service: {error}") from None
 

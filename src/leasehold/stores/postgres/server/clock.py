@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from leasehold.core.rules.clock import Pace, paced_time
+from leasehold.core.rules.clock import HalfPace, paced_time
 from leasehold.env import Env, SystemClock
 
 SERVER_MICROS: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -24,7 +24,7 @@ class StoreClock:
         self._clock = env.clock
         self.is_the_servers = isinstance(env.clock, SystemClock)
         self._mutex = threading.Lock()
-        self._pace: Pace | None = None
+        self._pace: HalfPace | None = None
         """By which this process has told the time last, and that time, and the time since boot."""
         self._latest = self._boot = 0
 
@@ -32,13 +32,13 @@ class StoreClock:
         """The wall clock, given the reading of the server's."""
         return server if self.is_the_servers else self._clock.time_micros()
 
-    def time(self, floor: int, server: int, pace: Pace) -> int:
+    def time(self, floor: int, server: int, pace: HalfPace) -> int:
         """The time now, given the stored time and the reading of the server's clock."""
         wall = self.read(server)
         paced = paced_time(pace, wall)
         return wall if paced == wall >= floor else self._slow_time(floor, wall, paced, pace)
 
-    def _slow_time(self, floor: int, wall: int, paced: int, pace: Pace) -> int:
+    def _slow_time(self, floor: int, wall: int, paced: int, pace: HalfPace) -> int:
         """The time while the server's clock is behind.
 
         If that is set right, it jumps ahead. The time since boot of this machine tells.
@@ -50,7 +50,7 @@ class StoreClock:
             self._pace, self._latest, self._boot = pace, max(floor, paced), boot
             return self._latest
 
-    def note(self, pace: Pace) -> None:
+    def note(self, pace: HalfPace) -> None:
         """From now on, the time may go on from here."""
         with self._mutex:
             self._pace, self._latest, self._boot = pace, pace.clock, self._clock.reading().boot
