@@ -63,6 +63,12 @@ def test_every_command_in_a_template_makes_words_of_its_names() -> None:
     ] == []
 
 
+def test_no_alert_of_another_program_puts_a_name_into_a_command() -> None:
+    """Its templates can not quote for a shell."""
+    rules = (SOURCE / "observe/files/alerts.rules.yml").read_text()
+    assert re.findall(r"queuectl [^;.\n]*{{.*", rules) == []
+
+
 def _as_bash_reads(command: str) -> list[str]:
     shown = f"set -- {command}; printf '%s\\0' \"$@\""
     environment = {"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}

@@ -33,6 +33,8 @@ def test_from_one_file_to_another_and_reopened(shell: Shell) -> None:
     assert len(tables["job"]["checksum"]) == 64
     assert "verified job: 1 row\n" in moved.err
     assert "now change the URL of the store" in moved.err
+    again = shell.ok("migrate-store", "leasehold.db", "sqlite:///new.db")
+    assert "this move was completed before" in again.err
     with TaskQueue(shell.folder / "new.db", num_workers=0) as queue:
         assert queue.get("first") is not None
         queue.submit("t")

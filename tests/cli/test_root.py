@@ -87,7 +87,8 @@ def test_an_unknown_command_or_option_is_a_usage_error(shell: Shell) -> None:
         (errors.StoreCorruptError(""), Exit.STORE),
         (errors.JobFailedError(""), Exit.JOB_FAILED),
         (errors.ResultTimeoutError(""), Exit.TIMEOUT),
-        (errors.UnknownTaskError(""), Exit.FAILURE),
+        (errors.UnknownTaskError(""), Exit.USAGE),
+        (errors.LeaseholdError(""), Exit.FAILURE),
     ],
 )
 def test_errors_have_their_exit_codes(error: errors.LeaseholdError, code: Exit) -> None:

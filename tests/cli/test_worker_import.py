@@ -16,7 +16,7 @@ from cli.crews import crews
 from leasehold import Status, TaskQueue
 from leasehold.cli.exits import Exit
 from leasehold.cli.workers import probe
-from leasehold.cli.workers.crew import PAUSE_SECONDS_MAX, _pause_after
+from leasehold.cli.workers.ends import PAUSE_SECONDS_MAX, pause_after
 
 __all__ = ["crews"]
 
@@ -174,7 +174,7 @@ def test_a_worker_waits_for_a_store_that_its_modules_find_away(crews: Shell) -> 
 
 def test_a_crew_goes_on_however_often_its_processes_found_the_store_away() -> None:
     """A server that is down over a weekend."""
-    pauses = [_pause_after(times) for times in (0, 1, 3, 20_000)]
+    pauses = [pause_after(times) for times in (0, 1, 3, 20_000)]
     assert pauses == [1.0, 2.0, 8.0, PAUSE_SECONDS_MAX]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
+
 import pytest
 from starlette.applications import Starlette
 
@@ -17,6 +20,7 @@ from leasehold.service.api import Api
 from leasehold.service.store_breaker import FAILURES_MAX, PROBE_SECONDS
 from leasehold.stores.memory import MemoryStore
 
+LINK = re.compile(r'<a [^>]*?href="([^"]*)"')
 READS = [path for path, *_ in PAGES] + ["jobs.json", "jobs.csv", "confirm?order=pause-queue"]
 
 
@@ -281,3 +285,39 @@ def test_a_form_that_is_not_accepted_is_not_blamed_on_the_token(people: People) 
     looked = client.get("do")
     assert looked.status_code == 405
     assert "address only takes forms" in looked.text
+
+
+@pytest.mark.parametrize("kind", ["text/plain", ""])
+def test_a_form_of_another_type_is_no_form(people: People, kind: str) -> None:
+    people.queue.create_queue("typed")
+    client = people.somebody("operator")
+    answer = client.post(
+        "do", content=b"order=pause-queue&queue=typed", headers={"Content-Type": kind}
+    )
+    assert "form is sent as" in answer.text
+    assert people.queue.queue_info("typed").state.value == "active"
+
+
+@pytest.mark.parametrize("role", ["producer", "consumer", "observer"])
+def test_a_page_shows_and_links_only_what_its_reader_may_see(people: People, role: str) -> None:
+    name = f"seen by {role}"
+    people.queue.create_queue(name, max_depth=1)
+    died = people.queue.submit("a", queue=name, parent_id="a-parent", max_retries=0)
+    lease = people.queue.lease(name)
+    assert lease is not None
+    people.queue.nack(lease, "broken", requeue=False)
+    people.queue.submit("a", queue=name)
+    people.queue.pause_queue(name)
+    people.store.pin("view", "view-of-operators", "queue:mail", actor="ada")
+    people.store.pin("deploy", "deploy-17", "", actor="ada")
+    client = people.somebody(role)
+    told = ""
+    for page in ("queues", f"queue?name={name}", f'jobs?q=queue:"{name}"&show=parent',
+                 f"job?id={died.id}"):  # fmt: skip
+        text = client.get(page).text
+        told += text
+        linked = {unescape(each).partition("#")[0] for each in LINK.findall(text)}
+        for to in {each for each in linked if each and not each.startswith("static/")}:
+            assert client.get(to).status_code in (200, 303, 307), (page, to)
+    for secret in ("view-of-operators", "deploy-17"):
+        assert (secret in told) == (role == "observer")

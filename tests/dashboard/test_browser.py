@@ -283,6 +283,16 @@ def test_a_page_whose_session_has_ended_says_so(shop: Shop) -> None:
         assert page.locator("input[name=to]").input_value() == "jobs?q=status:dead"
 
 
+def test_a_page_whose_token_was_revoked_asks_for_events_no_more(shop: Shop) -> None:
+    with shop.page("operator", noise="401") as page:
+        page.goto(shop.url("jobs"))
+        expect(page.locator("#live")).to_have_text("live")
+        for each in shop.service.store.tokens():
+            shop.service.store.revoke_token(each.name, actor="test")
+        expect(page.get_by_role("alert")).to_contain_text("Your session has ended")
+        expect(page.locator("#live")).to_have_text("not live")
+
+
 def test_a_deploy_that_broke_a_task_is_found_and_mended_from_the_overview(shop: Shop) -> None:
     name = f"deployed{shop.root.replace('/', '-')}"
     shop.queue.mark_deploy(f"v-{name}")

@@ -177,7 +177,8 @@ def test_priorities_letters_groups_and_queues(people: People, ended: threading.E
     client = people.somebody("operator")
     job = people.queue.submit("a", queue="moved")
     _, form = planned(client, "reprioritize-found", q="queue:moved")
-    agree(client, {**form, "priority": "90"}, ended)
+    moved = agree(client, {**form, "priority": "90"}, ended)
+    assert "<dt>New priority</dt><dd>90</dd>" in client.get("operation", params={"id": moved}).text
     assert people.queue.get(job.id).priority == 90
     page, form = planned(client, "purge-queue", queue="moved")
     assert "cannot be undone" in page

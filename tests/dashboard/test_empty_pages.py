@@ -106,3 +106,18 @@ def test_the_last_row_that_leaves_stays_under_the_pointer(empty: Shop) -> None:
         page.mouse.move(0, 0)
         empty.queue.submit("a")
         expect(page.locator(".empty")).to_contain_text("No schedule yet")
+
+
+def test_a_row_that_left_a_short_list_is_dimmed_while_new_ones_come(empty: Shop) -> None:
+    jobs = [empty.queue.submit("a", queue="short") for _ in range(4)]
+    with empty.page("operator") as page:
+        page.goto(empty.url("jobs?q=queue:short+status:pending"))
+        expect(page.locator("#live")).to_have_text("live")
+        for each in jobs[:2]:
+            empty.queue.cancel(each)
+        empty.queue.submit_many([NewJob("a", queue="short")] * 2)
+        expect(page.locator(".new-rows")).to_have_text("2 new \u2013 show")
+        expect(page.locator("tr.left")).to_have_count(2)
+        empty.queue.submit_many([NewJob("a", queue="short")] * 60)
+        expect(page.locator(".new-rows")).to_have_text("50+ new \u2013 show")
+        expect(page.locator(f"tr[data-row='{jobs[0].id}']")).to_have_class("left")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from typing import Any
 
 import pytest
@@ -182,6 +183,20 @@ def test_the_queue_and_a_running_job_tell_how_long_its_task_usually_takes(people
     assert re.search(
         r"Usual run.*95 of 100 took at most .*of 2 jobs", words_of(page_of(people, job.id))
     )
+
+
+def test_a_tag_links_to_a_search_that_finds_the_job(people: People) -> None:
+    tags: dict[str, str | int | float | bool | None] = {
+        "text": "a b", "number": 17, "digits": "17", "word": "true", "truth": True, "Case": "x",
+        "minus": "-1", "float": 1.5, "empty": "", "a space": "v", "a:colon": "v", "quote": 'a"b',
+    }  # fmt: skip
+    job = people.queue.submit("tagged", queue="tags", metadata=tags, delay_seconds=3600)
+    client = people.somebody("observer")
+    page = client.get("job", params={"id": job.id}).text
+    links = [unescape(each) for each in re.findall(r'href="(jobs\?q=meta[^"]*)"', page)]
+    assert len(links) == len(tags) - 3, "an empty value and two names can not be searched for"
+    for each in links:
+        assert f'data-row="{job.id}"' in client.get(each).text, each
 
 
 def test_a_job_that_ends_while_its_page_is_read_is_shown_as_it_ended(

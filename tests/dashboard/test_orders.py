@@ -113,6 +113,8 @@ def test_what_cannot_be_done_is_told_and_changes_nothing(people: People) -> None
     assert client.post("do", data={"order": "cancel", "job_id": "nobody"}).status_code == 404
     assert client.post("do", data={"order": "dance"}).status_code in (400, 422)
     assert client.post("do", data={"order": "cancel"}).status_code in (400, 422)
+    unknown = {"order": "update-queue", "queue": "nope", "shown": "{}"}
+    assert client.post("do", data=unknown).status_code == 404
     assert client.get("confirm?order=replay&job_id=x").status_code in (400, 422)
 
 

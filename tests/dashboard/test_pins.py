@@ -19,7 +19,7 @@ def test_a_search_is_kept_under_a_name_and_forgotten(people: People) -> None:
     search = 'queue:mail meta.place:"here & there"'
     give(client, "keep-view", name="Here <b>", q=search, show="worker,task")
     assert people.queue.audit_log(1)[0].actor == "token:ada"
-    page = people.somebody("producer").get("jobs").text
+    page = people.somebody("observer").get("jobs").text
     found = re.search(r'<a href="(jobs\?[^"]*)"[^>]*>Here &lt;b&gt;</a>', page)
     assert found is not None
     kept = client.get(unescape(found[1]))
@@ -87,3 +87,14 @@ def test_a_worker_is_asked_to_stop(people: People) -> None:
     assert people.queue.audit_log(1)[0].actor == "token:grace"
     assert client.post("do", data={"order": "stop-worker", "worker": "polite"}).status_code == 404
     assert "may have stopped" in client.get("confirm?order=stop-worker&worker=polite").text
+
+
+def test_a_view_of_another_person_is_not_replaced(people: People) -> None:
+    ada, bob = (people.somebody("operator", name=f"keeps-{each}") for each in ("ada", "bob"))
+    give(ada, "keep-view", name="shared", q="status:dead")
+    give(bob, "keep-view", name="shared", q="status:dead")
+    form = {"order": "keep-view", "name": "shared", "q": "status:failed"}
+    refused = bob.post("do", data=form)
+    assert "by token:keeps-ada" in refused.text or "by token:keeps-bob" in refused.text
+    views = {each.name: each.text for each in people.store.pins("view")}
+    assert "dead" in views["shared"]

@@ -22,6 +22,8 @@ needs_psycopg()
 import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.server.connection import SqlConnection  # noqa: E402
+from leasehold.stores.postgres.writing.turn import Holder, Turn  # noqa: E402
 
 pytestmark = pytest.mark.faults
 
@@ -52,6 +54,36 @@ def test_whoever_waits_for_a_frozen_client_goes_on_without_it(url: str, how: str
         assert answer.startswith("Submitted(id='frozen'")
         assert store.stats().submitted == 3
         assert store.check() == []
+
+
+def test_whoever_waited_goes_on_if_another_has_freed_the_turn(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holders = Turn.holders
+    with (
+        closing(PostgresStore(url)) as store,
+        psycopg.connect(url.partition("&schema")[0]) as frozen,
+    ):
+        key = store._database.turn.key
+        frozen.execute("SELECT pg_advisory_xact_lock(%s)", (key,))
+
+        def freed_meanwhile(turn: Turn, db: SqlConnection) -> list[Holder]:
+            frozen.rollback()
+            return holders(turn, db)
+
+        monkeypatch.setattr(Turn, "holders", freed_meanwhile)
+        assert store.submit([Draft(id="mine", task="t")])
+
+
+def test_a_lock_that_is_not_the_turn_is_waited_for_twice_at_most(url: str) -> None:
+    with (
+        closing(PostgresStore(url)) as store,
+        psycopg.connect(url.partition("&schema")[0]) as own,
+    ):
+        schema = url.partition("schema=")[2].partition("&")[0]
+        own.execute(f"LOCK TABLE {schema}.job".encode())
+        with pytest.raises(StoreBusyError, match=r"waited 0.5 s .* nothing was written"):
+            store.submit([Draft(id="mine", task="t")])
 
 
 def test_an_application_that_has_the_turn_is_named_and_left_alone(url: str) -> None:

@@ -60,6 +60,21 @@ def stores(schemas: Schemas) -> Iterator[Stores]:
 
 
 @pytest.mark.parametrize("verb", WRITES)
+def test_a_schema_that_was_dropped_is_a_lost_store(schemas: Schemas, verb: str) -> None:
+    schema = f"dropped_{os.getpid()}"
+    url = f"{schemas.url}{'&' if '?' in schemas.url else '?'}schema={schema}"
+    with closing(PostgresStore(url)) as store:
+        store.submit([Draft(id="job", task="t")])
+        [lease] = store.exchange((), REQUEST).leases
+        with psycopg.connect(schemas.url, autocommit=True) as db:
+            db.execute(f"DROP SCHEMA {schema} CASCADE".encode())
+        with pytest.raises(StoreLostError, match="restart the process"):
+            WRITES[verb](store, lease)
+        with pytest.raises(StoreLostError, match="restart the process"):
+            store.now()
+
+
+@pytest.mark.parametrize("verb", WRITES)
 def test_every_write_is_refused_and_changes_nothing(stores: Stores, verb: str) -> None:
     before, old, after = stores
     # The same numbers as the old ones.

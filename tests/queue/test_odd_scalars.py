@@ -167,6 +167,7 @@ CALLS: dict[str, Call] = {
         q.operations.plan(CancelAll(), queue="red"), W(3)
     ),
     "operations.stop": lambda q: q.operations.stop(T(_planned(q))),
+    "operations.resume": lambda q: q.operations.resume(T(_planned(q))),
     "operations.undo": lambda q: q.operations.undo(
         T(q.operations.carry_out(q.operations.get(_planned(q))).id)
     ),

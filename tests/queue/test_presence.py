@@ -14,7 +14,7 @@ from leasehold import ReasonKind, TaskQueue
 from leasehold.core.model.lease import Consumer, Exchange, LeaseRequest, Settlement
 from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.env import Env, ManualClock
-from leasehold.errors import StoreBusyError
+from leasehold.errors import ForbiddenError, StoreBusyError
 from leasehold.interrupts import Interrupted
 from leasehold.observe.alerts import no_worker
 from leasehold.observe.findings import Level
@@ -122,6 +122,29 @@ def test_it_is_told_again_if_the_request_that_told_it_came_to_nothing(
         queue.lease(worker="camera", wait=0)
         assert [each.id for each in queue.workers()] == ["camera"]
     assert len([each for each in store.told if each is not None]) == 2, "with its farewell"
+
+
+def test_a_queue_that_the_store_refused_is_not_announced_with_others(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one that its token is not for: every later request would be refused, too."""
+    store = Told(Env(clock=clock))
+    with TaskQueue(store, num_workers=0, env=Env(clock=clock)) as queue:
+        exchange = store.exchange
+
+        def only_mail(
+            settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
+        ) -> Exchange:
+            consumer = None if request is None else request.consumer
+            if consumer is not None and not {*consumer.queues} <= {"mail"}:
+                raise ForbiddenError("this token is for the queue 'mail'")
+            return exchange(settlements, request)
+
+        monkeypatch.setattr(store, "exchange", only_mail)
+        with pytest.raises(ForbiddenError):
+            queue.lease("secret", worker="camera", wait=0)
+        assert queue.lease("mail", worker="camera", wait=0) is None
+        assert [each.queues for each in queue.workers()] == [("mail",)]
 
 
 def test_who_is_shut_down_is_no_worker_any_more(clock: ManualClock) -> None:

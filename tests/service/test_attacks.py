@@ -164,7 +164,13 @@ def test_dns_rebinding_and_other_sites_are_refused(memory_service: Service) -> N
     client = memory_service.client("admin")
     port = memory_service.port
     for method in ("GET", "POST", "DELETE"):
-        for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", ""):
+        for host in (
+            "evil.example",
+            f"evil.example:{port}",
+            "127.0.0.1.evil.example",
+            f"127.0.0.1:{port}.evil",
+            "",
+        ):
             answer = client.request(method, JOBS, headers={"Host": host})
             assert answer.status_code in (400, 403), host
         foreign = ("https://evil.example", "null", f"http://127.0.0.1:{port + 1}", "http://[::1")

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
+from collections import Counter
+from contextlib import ExitStack
 
 import grpc
+import httpx
 import pytest
 
 from leasehold.connect import connect
@@ -13,13 +18,54 @@ from leasehold.core.model.job import Draft
 from leasehold.errors import StoreUnavailableError, UnauthenticatedError
 from leasehold.service.api import Api
 from leasehold.service.caller import ANYBODY, Caller
-from leasehold.service.following import LOOKS_BETWEEN_CHECKS, first_look, looks
+from leasehold.service.following import (
+    FOLLOWERS_OF_TOKEN_MAX,
+    LOOKS_BETWEEN_CHECKS,
+    first_look,
+    looks,
+)
 from leasehold.stores.memory import MemoryStore
 from service.conftest import serving
 
 WAIT_SECONDS = 60
 FOLLOWERS = 20
 LOOKS = 3
+
+
+class AwayStore(MemoryStore):
+    """Its feed cannot be read once its followers have gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_fail = threading.Event(), threading.Event()
+
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        self.asked.set()
+        assert self.may_fail.wait(WAIT_SECONDS)
+        raise StoreUnavailableError("away")
+
+
+def test_a_look_that_fails_when_nobody_follows_any_more_is_no_unknown_error() -> None:
+    unknown: list[object] = []
+
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: unknown.append(context))
+        store = AwayStore()
+        shared = Api(store, insecure=True).shared_looks
+        follower = asyncio.ensure_future(shared.next_after("cursor"))
+        assert await asyncio.to_thread(store.asked.wait, WAIT_SECONDS)
+        [look] = shared._found.values()
+        follower.cancel()
+        await asyncio.wait([follower])
+        store.may_fail.set()
+        await asyncio.wait([look])
+        shared._begin_moment()
+        del look
+        gc.collect()
+
+    asyncio.run(scene())
+    assert unknown == []
 
 
 class CountingStore(MemoryStore):
@@ -77,6 +123,44 @@ def test_who_is_not_let_in_any_more_follows_no_longer() -> None:
             return len([news async for news in looks(api, nobody, first)])
 
     assert asyncio.run(scene()) == LOOKS_BETWEEN_CHECKS
+
+
+def test_one_token_leaves_room_for_others() -> None:
+    with serving(connect("memory://")) as service, ExitStack() as open_streams:
+        greedy = service.client(secret=service.token("observer", name="greedy"))
+        taken = [
+            open_streams.enter_context(greedy.stream("GET", "/api/v1/events")).iter_lines()
+            for _ in range(FOLLOWERS_OF_TOKEN_MAX)
+        ]
+        for lines in taken:
+            assert next(lines).startswith("id: ")
+        with greedy.stream("GET", "/api/v1/events") as refused:
+            assert refused.status_code == 429
+            assert "with token 'greedy'" in refused.read().decode()
+        other = service.client(secret=service.token("observer", name="other"))
+        with other.stream("GET", "/api/v1/events") as answer:
+            assert answer.status_code == 200
+
+
+def test_requests_that_come_together_find_no_more_room_than_there_is() -> None:
+    async def ask(url: str, secret: str) -> int:
+        async with httpx.AsyncClient(timeout=WAIT_SECONDS) as client:
+            headers = {"Authorization": f"Bearer {secret}"}
+            async with client.stream("GET", url, headers=headers) as answer:
+                counted[answer.status_code] += 1
+                if counted.total() == 2 * FOLLOWERS_OF_TOKEN_MAX:
+                    everybody.set()
+                await everybody.wait()
+                return answer.status_code
+
+    async def scene(url: str, secret: str) -> None:
+        await asyncio.gather(*(ask(url, secret) for _ in range(2 * FOLLOWERS_OF_TOKEN_MAX)))
+
+    counted: Counter[int] = Counter()
+    everybody = asyncio.Event()
+    with serving(connect("memory://")) as service:
+        asyncio.run(scene(f"{service.url}/api/v1/events", service.token("observer")))
+    assert counted[200] == FOLLOWERS_OF_TOKEN_MAX
 
 
 def test_a_service_that_ends_keeps_no_follower_waiting() -> None:

@@ -22,6 +22,13 @@ TOO_LONG = "x" * 5_000
         ("POST", "/jobs", {"task": "t", "priority": 999}, (422, "invalid_job")),
         ("POST", "/jobs", {"queue": "mail"}, (422, "invalid_job")),
         ("POST", "/leases", {"queues": ["mail"]}, (422, "invalid_field")),
+        ("POST", "/leases", {"worker": "w", "queues": ["a\x00b"]}, (422, "invalid_queue")),
+        (
+            "POST",
+            "/exchange",
+            {"lease": {"worker": "w", "queues": ["mail", "\n"]}},
+            (422, "invalid_queue"),
+        ),
         ("GET", "/queues", {"colour": "red"}, (422, "unknown_field")),
         # Lists.
         ("GET", "/jobs", {"cursor": "next"}, (422, "invalid_cursor")),

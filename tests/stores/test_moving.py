@@ -218,8 +218,11 @@ def test_one_store_takes_writes_at_a_time(
     assert full.get("plain") is not None
     # A copy may still be made of it, though that is not written down any more.
     full.backup(str(tmp_path / "copy.db"), actor="me")
+    # Whoever did not see its end may run it again.
+    again = move(full, target, env)
+    assert (again.tables, again.target) == ([], target.row_store().shown)
     with pytest.raises(StoreMovedError, match="was moved to"):
-        move(full, target, env)
+        move(full, make("sqlite2"), env)
 
 
 @pytest.mark.parametrize(("kind", "other"), [("sqlite", "sqlite2"), ("postgres", "sqlite")])

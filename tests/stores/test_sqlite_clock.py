@@ -17,7 +17,7 @@ from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.core.model.search import JobFilter
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.writing import clock_repair as repairing
+from leasehold.stores.tables import clock_repair as repairing
 
 HOUR = 3600
 YEARS = 14 * 365 * 24 * HOUR

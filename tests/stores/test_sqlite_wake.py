@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -16,6 +18,7 @@ from leasehold.errors import StoreClosedError
 from leasehold.stores.sqlite.disk.wake import Wake
 from leasehold.stores.tables.news import ENDED, READY
 from leasehold.stores.tables.step import Hints
+from support.interrupting import Interrupter
 
 PATIENCE_SECONDS = 20
 
@@ -176,6 +179,50 @@ def test_once_closed_it_opens_nothing_again(wake: Wake, folder: Path) -> None:
     with pytest.raises(StoreClosedError):
         wake.subscribe(Listening())
     other.close()
+
+
+def test_an_interrupt_at_any_instruction_leaves_it_able_to_listen(folder: Path) -> None:
+    """It may leave the caller anywhere, but not half of a FIFO in the way of the next attempt."""
+    counting = Interrupter()
+    first = Wake(folder, SYSTEM)
+    with counting.watching():
+        first.subscribe(Listening())
+    first.close()
+    for number in range(counting.count):
+        wake = Wake(folder, SYSTEM)
+        with contextlib.suppress(KeyboardInterrupt), Interrupter([number]).watching():
+            wake.subscribe(Listening())
+        heard = Listening()
+        wake.subscribe(heard)
+        knock(folder)
+        assert heard.woken.wait(PATIENCE_SECONDS)
+        assert os.listdir(folder.parent) == [folder.name]
+        wake.close()
+        assert os.listdir(folder) == []
+        assert receivers() == []
+
+
+@pytest.mark.parametrize("step", ["os.open", "threading.Thread.start"])
+def test_a_failure_leaves_it_able_to_listen(
+    wake: Wake, folder: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be too many open files or threads, for a moment."""
+
+    def fails(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EMFILE, "too many of them")
+
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patched:
+        patched.setattr(step, fails)
+        with pytest.raises(OSError, match="too many of them"):
+            wake.subscribe(Listening())
+    assert os.listdir(folder.parent) == [folder.name]
+    assert os.listdir(folder) == []
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    heard = Listening()
+    wake.subscribe(heard)
+    knock(folder)
+    assert heard.woken.wait(PATIENCE_SECONDS)
 
 
 class _HeldPause(SystemClock):

@@ -19,7 +19,7 @@ from leasehold.env import SYSTEM
 @click.option(
     "--repair-clock",
     is_flag=True,
-    help="Set the store's clock back to this machine's, if it is ahead.",
+    help="Set the store's clock back to this machine's (or its server's), if it is ahead.",
 )
 @destructive
 def check(session: Session, *, repair_clock: bool, yes: bool, dry_run: bool) -> None:

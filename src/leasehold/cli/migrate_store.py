@@ -103,12 +103,14 @@ def migrate_store(
     def show() -> None:
         tables = [{"name": each.name, "rows": each.rows, "checksum": each.checksum}
                   for each in moved.tables if each.rows]  # fmt: skip
-        print_table(session, tables, COLUMNS, "the source was empty")
+        if moved.tables:
+            print_table(session, tables, COLUMNS, "the source was empty")
 
     from leasehold.documents.records import document_of
 
     emit_one(session, document_of(moved), show=show)
-    session.tell(f"moved to {moved.target}; {moved.source} accepts no more writes")
+    done = "moved" if moved.tables else "this move was completed before,"
+    session.tell(f"{done} to {moved.target}; {moved.source} accepts no more writes")
     if moved.blobs:
         session.tell(f"{moved.blobs:,} large payloads and results were copied, too")
     if moved.running:

@@ -32,7 +32,7 @@ from leasehold.dashboard.forms import fields_of
 from leasehold.dashboard.orders import order_named, told
 from leasehold.dashboard.pages import overview
 from leasehold.dashboard.recent import rests
-from leasehold.dashboard.routes import OVERSEERS, PAGES, View, inside
+from leasehold.dashboard.routes import PAGES, View, inside
 from leasehold.dashboard.searching import SearchError, parse
 from leasehold.dashboard.session import Sessions
 from leasehold.dashboard.shown import compile_templates, link, templates
@@ -63,6 +63,7 @@ AGAIN: Final = "X-Leasehold-Again"
 """The header sent by an open page that reloads itself because something has changed."""
 FRESH_IN: Final = "X-Leasehold-Fresh-In"
 """The header of an answer with cached findings: in how many seconds there will be new ones."""
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
 FORM_BYTES_MAX: Final = 16 * 1024
 LOADED_LATE: Final = ("leasehold.worker.supervisor", "leasehold.worker.unrunnable")
 ADDRESS_SIGNS: Final = "%/:?#[]@!$&'()*+,;="
@@ -169,7 +170,7 @@ class _Face:
     def _show(self, request: Request, view: View, roles: tuple[Role, ...]) -> Response:
         caller = self._caller(request)
         visit = Visit(caller, request.query_params, theme_of(request))
-        if view is overview.overview and not visit.may_any(OVERSEERS):
+        if view is overview.overview and not visit.may_oversee:
             return _see("queues")
         caller.check_role(roles)
 
@@ -346,6 +347,9 @@ class _Face:
         """
         _check_same_origin(request)
         body = await read_body(request, FORM_BYTES_MAX)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if body and kind != FORM_TYPE:
+            raise InvalidRequestError(f"a form is sent as {FORM_TYPE}, not as {kind or 'nothing'}")
         return parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
 
     # -- answers ---------------------------------------------------------------------------------
@@ -361,7 +365,8 @@ class _Face:
             "navigation": may,
             "caller": visit.caller,
             "may_order": visit.may("operator"),
-            "may_follow": visit.may_any(OVERSEERS) and may_look_again,
+            "may_oversee": visit.may_oversee,
+            "may_follow": visit.may_oversee and may_look_again,
             "store_name": self.desk.store_name,
             "theme": visit.theme,
             "themes": THEMES,

@@ -8,6 +8,7 @@ from leasehold.dashboard.job_columns import chosen_columns, in_address
 from leasehold.dashboard.searching import parse
 from leasehold.dashboard.shown import link
 from leasehold.dashboard.visit import Desk
+from leasehold.errors import InvalidRequestError
 from leasehold.queue.upkeep import Upkeep
 from leasehold.service.caller import Caller
 
@@ -18,7 +19,14 @@ def _keep_view(desk: Desk, caller: Caller, fields: Fields) -> int:
     parse(fields.get("q", ""), desk.queue.now())
     # Only what follows the page's name is kept: a view never leads anywhere else.
     query = link("jobs", q=fields.get("q"), show=show).partition("?")[2]
-    desk.store.pin("view", given(fields, "name").strip(), query, actor=caller.actor)
+    name = given(fields, "name").strip()
+    known = {each.name: each for each in desk.store.pins("view")}.get(name)
+    if known is not None and known.by != caller.actor and known.text != query:
+        raise InvalidRequestError(
+            f"there is a view {name!r} already, by {known.by}: choose another name, or delete it "
+            "first"
+        )
+    desk.store.pin("view", name, query, actor=caller.actor)
     return 1
 
 

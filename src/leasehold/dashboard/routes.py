@@ -18,11 +18,9 @@ from leasehold.dashboard.pages import (
     tables,
     workflows,
 )
-from leasehold.dashboard.visit import Desk, FilledPage, Visit
+from leasehold.dashboard.visit import OVERSEERS, Desk, FilledPage, Visit
 
 View = Callable[[Desk, Visit], FilledPage]
-OVERSEERS: Final[tuple[Role, ...]] = ("operator", "observer")
-"""Roles that may see everything but the audit; an observer may do nothing else."""
 ADMIN: Final[tuple[Role, ...]] = ("admin",)
 
 PAGES: Final[tuple[tuple[str, str, str, View, tuple[Role, ...]], ...]] = (

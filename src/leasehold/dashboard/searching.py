@@ -15,7 +15,7 @@ from typing import Any, Final
 from leasehold.core.model.job import priority_of
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
-from leasehold.errors import InvalidJobError
+from leasehold.errors import InvalidJobError, LeaseholdError
 
 TEXT_SECONDS: Final = 24 * 3600
 """Words are looked for in payloads and errors of jobs no older than this, unless a time is given:
@@ -93,7 +93,9 @@ def parse(query: str, now: datetime) -> Search:
         elif not value:
             raise SearchError(f"“{name}{sign}” needs a value, such as {_example(name)}")
         else:
-            _take(fields, name.lower(), sign, value, now, is_quoted=is_quoted)
+            # The name of a tag is the submitter's, in whichever case.
+            known = f"meta.{name[5:]}" if name.lower().startswith("meta.") else name.lower()
+            _take(fields, known, sign, value, now, is_quoted=is_quoted)
     if words:
         fields["text"] = " ".join(words)
     since = None
@@ -124,6 +126,29 @@ def quoted(value: object) -> str:
     if told and not _NEEDS_QUOTES.search(told):
         return told
     return '"' + told.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def search_of_tag(name: str, value: object) -> str | None:
+    """The search for jobs with a tag in their metadata; None if no search can say it.
+
+    >>> search_of_tag("order", 17), search_of_tag("order", "17"), search_of_tag("Paid", True)
+    ('meta.order:17', 'meta.order:"17"', 'meta.Paid:true')
+    >>> search_of_tag("order id", "a"), search_of_tag("note", ""), search_of_tag("note", None)
+    (None, None, None)
+    """
+    told = quoted(value)
+    if isinstance(value, bool):
+        told = str(value).lower()
+    elif isinstance(value, str) and not isinstance(_plain(value), str):
+        told = f'"{value}"'
+    query = f"meta.{name}:{told}"
+    try:
+        where = parse(query, datetime.min.replace(tzinfo=UTC)).where
+    except (SearchError, LeaseholdError, OverflowError):
+        return None
+    found = (where.metadata or {}).get(name)
+    is_meant = where == JobFilter(metadata={name: found}) and found == value
+    return query if is_meant and type(found) is type(value) else None
 
 
 def _take(

@@ -16,7 +16,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.safe_text import safe
 from leasehold.core.model.status import Status
-from leasehold.dashboard.searching import quoted
+from leasehold.dashboard.searching import quoted, search_of_tag
 from leasehold.dashboard.static_files import address
 from leasehold.documents.spans import age_of, took
 
@@ -60,6 +60,7 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     env.globals.update(glyphs=GLYPHS, statuses=list(Status), link=link, static=address, NAMED=NAMED)
+    env.globals.update(search_of_tag=search_of_tag)
     env.filters.update(
         line=line,
         seen=seen,

@@ -31,6 +31,8 @@ from leasehold.queue.task_figures import TaskFigures, figures_by_task
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
 
+OVERSEERS: Final[tuple[Role, ...]] = ("operator", "observer")
+"""Roles that may see everything but the audit; an observer may do nothing else."""
 FIGURES_KEPT: Final = 100
 PAGES_KEPT: Final = 50
 TASK_JOBS: Final = 500
@@ -141,6 +143,11 @@ class Visit:
     def may_any(self, roles: Iterable[Role]) -> bool:
         """Whether they have one of the roles; an admin has all of them."""
         return "admin" in self.caller.roles or not self.caller.roles.isdisjoint(roles)
+
+    @property
+    def may_oversee(self) -> bool:
+        """Whether they may see more than jobs, queues and figures."""
+        return self.may_any(OVERSEERS)
 
     def text(self, name: str) -> str:
         """A parameter; empty if missing."""

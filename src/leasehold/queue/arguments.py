@@ -14,6 +14,7 @@ from leasehold.core.model import checked
 from leasehold.core.model.durations import given_seconds
 from leasehold.core.model.job import DEFAULT_QUEUE
 from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.queue_config import check_queue_name
 from leasehold.core.model.records import ALL_QUEUES
 from leasehold.core.model.text import plain_text
 from leasehold.env import Env
@@ -25,7 +26,18 @@ def names(given_names: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(plain_text(name) for name in several)
 
 
-def queue_names(queues: str | Iterable[str] | None) -> str | tuple[str, ...] | None:
+def checked_queues(queues: str | Iterable[str]) -> tuple[str, ...]:
+    """The names of the queues to lease from; raises InvalidQueueError for one that none can have.
+
+    A worker or consumer is registered for them, so they are checked before anything remembers them.
+    """
+    several = names(queues)
+    for name in several:
+        check_queue_name(name)
+    return several
+
+
+def queue_names(queues: str | Iterable[str] | None) -> tuple[str, ...] | None:
     """The names of the queues to serve; a string that looks like a list of them is refused.
 
     A queue may have a comma in its name: inside a list it is accepted as it is.
@@ -37,7 +49,8 @@ def queue_names(queues: str | Iterable[str] | None) -> str | tuple[str, ...] | N
     if isinstance(queues, str) and "," in queues:
         several = ", ".join(f'"{name}"' for each in queues.split(",") if (name := each.strip()))
         raise ValueError(f"queues must be a list of names: did you mean [{several}]?")
-    return checked.texts_or_none("queues", queues)
+    given_names = checked.texts_or_none("queues", queues)
+    return None if given_names is None else checked_queues(given_names)
 
 
 OUTPUT_FOLDER: Final = "leasehold-output"

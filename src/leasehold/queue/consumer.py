@@ -43,7 +43,7 @@ from leasehold.core.model.settings import SettingValue
 from leasehold.env import Env
 from leasehold.errors import LeaseholdError, LeaseLostError, UnknownTaskError
 from leasehold.interrupts import SHIELD, Interrupted, import_whole
-from leasehold.queue.arguments import names
+from leasehold.queue.arguments import checked_queues
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.large import inline
 from leasehold.queue.lifecycle import Lifecycle
@@ -52,7 +52,7 @@ from leasehold.queue.orders import Orders
 from leasehold.queue.peeking import next_jobs
 from leasehold.queue.presence import Presence, name_of_this_process
 from leasehold.queue.ready import Ready
-from leasehold.queue.task import TaskLike, name_of
+from leasehold.queue.task import TaskLike, checked_name_of
 from leasehold.worker.dependencies import decode_results, fetch_results, plain_codec
 from leasehold.worker.task import TaskRegistry
 
@@ -256,7 +256,7 @@ class Consuming:
 
         Jobs that wait for a slot of their key are not among them.
         """
-        queues = self._queues if queue is None else (queue,)
+        queues = self._queues if queue is None else checked_queues(queue)
         return next_jobs(self.store, queues, limit)
 
     def requeue(self, job: Lease | JobRef, *, delay: Seconds = 0.0, reason: str = "") -> None:
@@ -289,11 +289,11 @@ class Consuming:
         self._check_open()
         return LeaseRequest(
             worker=worker or name_of_this_process(),
-            queues=self._queues if queue is None else names(queue),
+            queues=checked_queues(self._queues if queue is None else queue),
             limit=checked.at_least(0, "limit", limit),
             lease_seconds=self._lease_seconds,
             lease_seconds_override=_length("lease_seconds", lease_seconds),
-            tasks=None if tasks is None else tuple(name_of(task) for task in tasks),
+            tasks=None if tasks is None else tuple(checked_name_of(task) for task in tasks),
             parent_id=None if parent is None else id_of(parent, "parent"),
         )
 
@@ -353,7 +353,7 @@ class Consuming:
             return self.store.exchange((), asked)
         except BaseException:
             with SHIELD:
-                self._presence.was_not_told(request.worker)
+                self._presence.was_not_told(request)
             raise
 
     def hand_back(self, leases: Sequence[Lease]) -> None:

@@ -46,10 +46,16 @@ class Presence:
             served = tuple(queues)
         return msgspec.structs.replace(request, consumer=_here(served))
 
-    def was_not_told(self, worker: str) -> None:
-        """The request has failed: the next one announces the consumer."""
+    def was_not_told(self, request: LeaseRequest) -> None:
+        """The request has failed: the next one announces the consumer.
+
+        Its queues may be what the store refused (a token that is limited to others). They are
+        announced again with the next request that names them, and not with those that do not.
+        """
         with self._lock:
-            self._told_at[worker] = _NEVER
+            self._told_at[request.worker] = _NEVER
+            for queue in request.queues:
+                self._seen.get(request.worker, {}).pop(queue, None)
 
     def farewells(self) -> list[LeaseRequest]:
         """Tell the store that the consumers of this process have stopped leasing."""

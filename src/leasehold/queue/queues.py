@@ -114,6 +114,7 @@ class Queues:
         retry_penalty, deadline_weight, deadline_horizon, rebalance_interval, fifo_mode,
         max_priority and retention.
         """
+        check_queue_name(name)
         if if_exists not in ("error", "keep", "update"):
             raise InvalidQueueError(
                 f"if_exists must be 'error', 'keep' or 'update', not {if_exists!r}"
@@ -139,6 +140,7 @@ class Queues:
 
         Running workers in all processes follow at once.
         """
+        check_queue_name(name)
         try:
             return self.store.update_queue(name, plain_rules(changes), actor=self._actor)
         except QueueNotFoundError:
@@ -158,6 +160,7 @@ class Queues:
 
     def key_info(self, name: str, limit_key: str) -> KeyInfo:
         """How many jobs of a limit key run in a queue, and when the next of them may start."""
+        check_queue_name(name)
         return self.store.key_info(name, limit_key)
 
     def list_queues(self) -> list[QueueInfo]:
@@ -168,15 +171,19 @@ class Queues:
 
     def pause_queue(self, name: str) -> QueueInfo:
         """Stop leasing jobs of a queue. It still accepts jobs, and running jobs continue."""
-        return self.store.set_queue_state(name, QueueState.PAUSED, actor=self._actor)
+        return self._set_state(name, QueueState.PAUSED)
 
     def resume_queue(self, name: str) -> QueueInfo:
         """Resume leasing from a paused queue, or let a draining one accept jobs again."""
-        return self.store.set_queue_state(name, QueueState.ACTIVE, actor=self._actor)
+        return self._set_state(name, QueueState.ACTIVE)
 
     def drain_queue(self, name: str) -> QueueInfo:
         """Stop accepting jobs in a queue; the jobs in it still run."""
-        return self.store.set_queue_state(name, QueueState.DRAINING, actor=self._actor)
+        return self._set_state(name, QueueState.DRAINING)
+
+    def _set_state(self, name: str, state: QueueState) -> QueueInfo:
+        check_queue_name(name)
+        return self.store.set_queue_state(name, state, actor=self._actor)
 
     # -- jobs --------------------------------------------------------------------------------
 
@@ -204,6 +211,7 @@ class Queues:
         With `force`, waiting jobs become dead letters, with the reason, and running jobs may
         finish. Returns how many became dead letters.
         """
+        check_queue_name(name)
         return self.store.delete_queue(name, force=force, actor=self._actor)
 
     def why(self, job: JobRef) -> Reason:

@@ -7,6 +7,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from leasehold.core.contract.transactions import OwnConnection
+from leasehold.core.model.draft_checks import check_name
 from leasehold.core.model.text import plain_text
 from leasehold.errors import InvalidJobError
 from leasehold.queue.elsewhere import no_attribute_of_task
@@ -158,6 +159,13 @@ def name_of(task: TaskLike) -> str:
     if isinstance(task, str):
         return plain_text(task)
     return task.name if isinstance(task, BaseTask) else name_for(task)
+
+
+def checked_name_of(task: TaskLike) -> str:
+    """The same; raises InvalidJobError for a name that no task can have."""
+    name = name_of(task)
+    check_name("task", name)
+    return name
 
 
 def is_of_main(func: Callable[..., Any]) -> bool:

@@ -91,8 +91,8 @@ class Api(
         self.insecure = insecure
         self.stopping = asyncio.Event()
         """Set when the service is about to stop."""
-        self.followers: set[object] = set()
-        """The followers of the change feed, over any face."""
+        self.followers: dict[object, str] = {}
+        """The followers of the change feed, over any face, and the names of their tokens."""
         self.shared_looks = SharedLooks(self)
         self._calls = 0
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="leasehold-api")

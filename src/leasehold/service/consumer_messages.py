@@ -16,6 +16,7 @@ from leasehold.core.model.lease import (
     Settled,
 )
 from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.queue_config import check_queue_name
 from leasehold.core.model.retry import RetryPolicy
 from leasehold.core.model.status import Event, Status
 from leasehold.service.answers import Problem
@@ -47,7 +48,13 @@ class Wanted(Request):
     """For jobs that name none of their own."""
 
     def lease_request(self, caller: Caller) -> LeaseRequest:
-        """The request to the store; raises ForbiddenError for queues that are not the caller's."""
+        """The request to the store; raises ForbiddenError for queues that are not the caller's.
+
+        Those that no queue can be named after raise InvalidQueueError: the worker is registered for
+        all of them.
+        """
+        for queue in self.queues:
+            check_queue_name(queue)
         caller.check_queue(*self.queues)
         return LeaseRequest(
             worker=caller.worker_name(self.worker),

@@ -8,7 +8,7 @@ twenty cost as much as one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -24,12 +24,20 @@ LOOK_SECONDS: Final = 0.5
 LOOKS_BETWEEN_CHECKS: Final = 4
 """How many looks pass before a follower's token is checked again."""
 FOLLOWERS_MAX: Final = 100
-TOO_MANY: Final = f"at most {FOLLOWERS_MAX} may follow at once"
+FOLLOWERS_OF_TOKEN_MAX: Final = FOLLOWERS_MAX // 4
+"""So that no single token, however few its rights, shuts out all others."""
 
 
-def has_room(api: Api) -> bool:
-    """Whether one more may follow."""
-    return len(api.followers) < FOLLOWERS_MAX
+def no_room(api: Api, caller: Caller) -> str:
+    """Why the caller may not follow too; empty if they may."""
+    if len(api.followers) >= FOLLOWERS_MAX:
+        return f"at most {FOLLOWERS_MAX} may follow at once"
+    if caller.token is None:
+        return ""
+    held = sum(name == caller.name for name in api.followers.values())
+    if held >= FOLLOWERS_OF_TOKEN_MAX:
+        return f"at most {FOLLOWERS_OF_TOKEN_MAX} may follow at once with token {caller.name!r}"
+    return ""
 
 
 async def first_look(api: Api, authenticate: Callable[[], Caller], cursor: str | None) -> Changes:
@@ -45,14 +53,18 @@ async def first_look(api: Api, authenticate: Callable[[], Caller], cursor: str |
 
 
 async def looks(
-    api: Api, authenticate: Callable[[], Caller], first: Changes
-) -> AsyncIterator[Changes]:
-    """The first changes, then the result of each later look, even if empty.
+    api: Api,
+    authenticate: Callable[[], Caller],
+    first: Changes,
+    name: str = "",
+    place: object = None,
+) -> AsyncGenerator[Changes, None]:
+    """The first changes for a token of this name, then the result of each look, even if empty.
 
     It ends once `authenticate` refuses its caller.
     """
-    follower = object()
-    api.followers.add(follower)
+    follower = place or object()
+    api.followers[follower] = name
     try:
         yield first
         news, looked = first, 0
@@ -66,7 +78,7 @@ async def looks(
                     return
             yield news
     finally:
-        api.followers.discard(follower)
+        api.followers.pop(follower, None)
 
 
 class SharedLooks:
@@ -89,6 +101,8 @@ class SharedLooks:
             api = self._api
             look = api.on_thread(lambda: api.guarded(lambda: api.store.changes(cursor)))
             found = self._found[cursor] = asyncio.ensure_future(look)
+            # If all followers have hung up, nobody else takes its error.
+            found.add_done_callback(_taken)
         # Another follower may be waiting for it too.
         return await asyncio.shield(found)
 
@@ -107,3 +121,8 @@ class SharedLooks:
         self._found = {}
         begun, self._next_moment = self._next_moment, asyncio.Event()
         begun.set()
+
+
+def _taken(look: asyncio.Future[Changes]) -> None:
+    if not look.cancelled():
+        look.exception()

@@ -7,19 +7,20 @@ that comes back with `Last-Event-ID` misses nothing, or is told by `gap` to read
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from leasehold.core.model.changes import Changes
 from leasehold.errors import StoreError
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
-from leasehold.service.following import LOOK_SECONDS, TOO_MANY, first_look, has_room, looks
+from leasehold.service.following import LOOK_SECONDS, first_look, looks, no_room
 from leasehold.service.http_answers import plain_problem
 from leasehold.service.http_request import bearer_of
 
@@ -42,17 +43,34 @@ def event_routes(api: Api, root: str) -> list[Route]:
 async def follow(api: Api, authenticate: Callable[[], Caller], request: Request) -> Response:
     """The stream, as long as `authenticate` accepts the caller; it is asked at each look."""
     first = await first_look(api, authenticate, request.headers.get("last-event-id"))
-    if not has_room(api):
-        return plain_problem(429, "too_many_followers", TOO_MANY, {"Retry-After": "10"})
-    return StreamingResponse(_stream(api, authenticate, first), media_type="text/event-stream")
+    caller = await api.on_thread(authenticate)
+    if refusal := no_room(api, caller):
+        return plain_problem(429, "too_many_followers", refusal, {"Retry-After": "10"})
+    # Taken at once: of many requests that come together, each would still find room.
+    place = object()
+    api.followers[place] = caller.name
+    news = looks(api, authenticate, first, caller.name, place)
+    return _Following(_stream(news, first), lambda: api.followers.pop(place, None))
 
 
-async def _stream(
-    api: Api, authenticate: Callable[[], Caller], first: Changes
-) -> AsyncIterator[bytes]:
+class _Following(StreamingResponse):
+    """A stream that gives up its place in the end, also if it never began."""
+
+    def __init__(self, stream: AsyncIterator[bytes], leave: Callable[[], object]) -> None:
+        super().__init__(stream, media_type="text/event-stream")
+        self._leave = leave
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
+
+
+async def _stream(feed: AsyncGenerator[Changes, None], first: Changes) -> AsyncIterator[bytes]:
     quiet_seconds = 0.0
     try:
-        async for news in looks(api, authenticate, first):
+        async for news in feed:
             if news is first or news.changes or news.gap:
                 quiet_seconds = 0.0
                 yield _event("gap" if news.gap else "changes", news)

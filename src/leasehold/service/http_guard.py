@@ -92,7 +92,8 @@ class Guard:
 def _name_of(header: str) -> str | None:
     """The host in a Host header, without its port; None if there is none."""
     try:
-        name = urlsplit(f"//{header}").hostname
+        place = urlsplit(f"//{header}")
+        name, _ = place.hostname, place.port  # It checks the port, too.
     except ValueError:
         return None
     return name.lower() if name else None

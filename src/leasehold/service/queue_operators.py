@@ -206,6 +206,8 @@ class QueueOperators(ApiPart):
     def purge_queue(self, caller: Caller, request: PurgeQueue) -> PurgeAnswer:
         """Delete waiting jobs of a queue; repeat the request while `more` is true in the answer."""
         caller.check_queue(request.queue)
+        if self.store.queue_info(request.queue) is None:
+            raise no_queue(request.queue)
         where = structs.replace(request.where.job_filter(caller), queues=(request.queue,))
         purged = self.store.purge_queue(
             request.queue, where, actor=caller.actor, limit=request.limit

@@ -3,14 +3,13 @@
 A process that asks for a restart is restarted at once, one that crashed after a growing pause.
 SIGUSR1 replaces all of them, with the present code: each ends when its replacement works, and if
 the new processes cannot start, the old ones stay. The first SIGTERM or SIGINT lets every process
-finish its jobs, the second does not. A process that cannot even begin ends the crew: the person who
-started it should hear why.
+finish its jobs, the second does not; a process that hangs then is killed in the end. A process that
+cannot even begin ends the crew: the person who started it should hear why.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import selectors
 import signal
@@ -24,6 +23,7 @@ from typing import Final
 import msgspec
 
 from leasehold.cli.exits import Exit, exit_for
+from leasehold.cli.workers.ends import PAUSE_SECONDS_MAX, Deadlines, how, pause_after, reap
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import (
     AWAY,
@@ -46,11 +46,8 @@ from leasehold.worker.loglines import log_to_stderr
 from leasehold.worker.stopping import AGAIN
 
 PROCESS_MODULE: Final = "leasehold.cli.workers.process"
-PAUSE_SECONDS_FIRST: Final = 1.0
-PAUSE_SECONDS_MAX: Final = 60.0
 HEALTHY_SECONDS: Final = 60.0
 """A process that lived that long and crashed is not held responsible for earlier crashes."""
-REAP_SECONDS: Final = 10.0
 
 
 @dataclass
@@ -80,6 +77,7 @@ class Crew:
         """Processes that are to go as soon as others have taken their place."""
         self._dismissed: set[int] = set()
         """Processes that were told to go, and are not replaced when they have."""
+        self._deadlines = Deadlines(plan.grace_seconds)
         self._is_renewing = False
         """Whether processes are being replaced, and nothing has gone wrong so far."""
         self._watch = Watch(os.getcwd()) if plan.reload else None
@@ -114,6 +112,7 @@ class Crew:
                         self._fill_vacancies()
                         self._listen()
                         self._heed_signals()
+                        self._kill_what_hangs()
             finally:
                 self._held.close()
                 if not self._ready:
@@ -152,7 +151,11 @@ class Crew:
     def _listen(self) -> None:
         """Wait for news of a process, a signal, or the time to start another one."""
         now = SYSTEM.clock.monotonic()
-        seconds = min((at - now for at, _ in self._vacancies), default=None)
+        times = [at for at, _ in self._vacancies]
+        deadline = self._deadlines.next_look(now)
+        if deadline is not None:
+            times.append(deadline)
+        seconds = min(times) - now if times else None
         if self._watch is not None:
             seconds = WATCH_SECONDS if seconds is None else min(seconds, WATCH_SECONDS)
             self._renew_if_changed(self._watch)
@@ -195,7 +198,8 @@ class Crew:
         """A process has closed its connection: it has ended, or is about to."""
         self._selector.unregister(member.link)
         member.link.close()
-        code = _reap(member.process)
+        self._deadlines.forget(member.process.pid)
+        code = reap(member.process)
         if member.is_leaving and code == Exit.PARTIAL:
             self._left_jobs = True
         if member.process.pid in self._dismissed:
@@ -215,7 +219,7 @@ class Crew:
             self._vacancies.append((now, 0))
         elif member.is_leaving and code == AWAY:
             # The store went away after the look at it; the process has said so.
-            self._vacancies.append((now + _pause_after(member.crashes), member.crashes + 1))
+            self._vacancies.append((now + pause_after(member.crashes), member.crashes + 1))
         elif (member.is_leaving and code == REFUSED) or (
             not member.is_ready and not self._has_begun
         ):
@@ -225,11 +229,11 @@ class Crew:
             self._stop_all()
         else:
             crashes = 0 if now - member.started_at >= HEALTHY_SECONDS else member.crashes
-            pause = _pause_after(crashes)
+            pause = pause_after(crashes)
             logger.error(
                 "worker process %d %s; its jobs are taken back, another one starts in %.0f s",
                 member.process.pid,
-                _how(code),
+                how(code),
                 pause,
             )
             self._vacancies.append((now + pause, crashes + 1))
@@ -257,6 +261,7 @@ class Crew:
 
     def _dismiss(self, pid: int) -> None:
         self._dismissed.add(pid)
+        self._deadlines.told(pid, SYSTEM.clock.monotonic())
         self._members[pid].process.send_signal(signal.SIGTERM)
 
     def _give_up_renewal(self, now: float) -> None:
@@ -309,8 +314,22 @@ class Crew:
     def _stop_all(self) -> None:
         # A process that has not heeded a signal yet would not notice the same one twice.
         number = signal.SIGTERM if self._heeded < 2 else signal.SIGINT
-        for member in self._members.values():
+        now = SYSTEM.clock.monotonic()
+        for pid, member in self._members.items():
+            self._deadlines.told(pid, now, at_once=self._heeded >= 2)
             member.process.send_signal(number)
+
+    def _kill_what_hangs(self) -> None:
+        """Kill the processes that were told to stop and are still there long after their grace."""
+        for pid in self._deadlines.missed(SYSTEM.clock.monotonic()):
+            logger.error(
+                "worker process %d has not stopped in time, and is killed; its jobs are taken back",
+                pid,
+            )
+            member = self._members.pop(pid)
+            member.process.kill()
+            # Not when its connection ends: a process that it has forked may hold that open.
+            self._end(member)
 
     @contextlib.contextmanager
     def _metrics(self) -> Iterator[None]:
@@ -359,27 +378,6 @@ class Crew:
                 signal.signal(number, handler)
             ours.close()
             theirs.close()
-
-
-def _pause_after(crashes: int) -> float:
-    return min(math.ldexp(PAUSE_SECONDS_FIRST, min(crashes, 16)), PAUSE_SECONDS_MAX)
-
-
-def _reap(process: subprocess.Popen[bytes]) -> int:
-    try:
-        return process.wait(REAP_SECONDS)
-    except subprocess.TimeoutExpired:
-        # It has said good-bye, and something in it does not let go.
-        process.kill()
-        return process.wait()
-
-
-def _how(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    with contextlib.suppress(ValueError):
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"was killed by signal {-code}"
 
 
 def main() -> None:

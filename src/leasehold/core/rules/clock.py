@@ -133,7 +133,7 @@ def _tell_odd_time(stored: int, basis: ClockBasis, reading: ClockReading) -> Sto
     )
 
 
-class Pace(NamedTuple):
+class HalfPace(NamedTuple):
     """Where a store that has no clock but the wall clock went on when that was set back."""
 
     clock: int = 0
@@ -141,20 +141,20 @@ class Pace(NamedTuple):
     wall: int = 0
 
 
-def paced_time(pace: Pace, wall: int) -> int:
+def paced_time(pace: HalfPace, wall: int) -> int:
     """The time at half the pace of the wall clock, until that has caught up.
 
     >>> minute = 60 * 10**6
-    >>> set_back = Pace(clock=100 * minute, wall=90 * minute)
+    >>> set_back = HalfPace(clock=100 * minute, wall=90 * minute)
     >>> [paced_time(set_back, wall * minute) // minute for wall in (90, 100, 110, 111)]
     [100, 105, 110, 111]
     """
     return max(wall, pace.clock + (wall - pace.wall) // 2)
 
 
-def stands_still(stored: int, pace: Pace, wall: int) -> bool:
-    """Whether the wall clock was set back again, so that a store's time must go on from here."""
-    return stored - paced_time(pace, wall) > TOLERANCE_MICROS
+def new_pace(pace: HalfPace, now: int, wall: int) -> HalfPace | None:
+    """What to note if the wall clock has jumped since the pace was noted; `now` is the time."""
+    return HalfPace(now, wall) if abs(now - paced_time(pace, wall)) > TOLERANCE_MICROS else None
 
 
 def show_time(stored: int, basis: ClockBasis, reading: ClockReading) -> int:

@@ -158,6 +158,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     blobs: int
     """How many large payloads and results are in the target's own blob store."""
     tables: list[MovedTable]
+    """Empty if an earlier run had completed this move."""
     not_moved: list[str] = []
     """Tables that applications have in the source, which are for them to copy."""
 
@@ -190,6 +191,8 @@ def move(
     source, target = origin.row_store(), movable(target_store).row_store()
     tables = _common_tables(source, target)
     found, run = source.seal(), env.new_id()
+    if found is not None and _was_completed(source, target, found):
+        return Moved(source=source.shown, target=target.shown, running=0, blobs=0, tables=[])
     if found is None:
         _check_empty(source, target, tables)
         if running == "refuse":
@@ -304,6 +307,12 @@ def _seal_source(source: RowStore, seal: Seal, running: Running) -> int:
             "moved as they are, and run again in the target when their leases end)"
         )
     return held
+
+
+def _was_completed(source: RowStore, target: RowStore, seal: Seal) -> bool:
+    """Whether an earlier run has completed this very move."""
+    is_same = seal.is_complete and not seal.is_target and seal.other == target.shown
+    return is_same and target.seal() is None and source.store_id() == target.store_id()
 
 
 def _check_goes_on(source: RowStore, target: RowStore, seal: Seal) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from leasehold.core.model.queue_config import QueueInfo
@@ -90,6 +90,8 @@ def queue(desk: Desk, visit: Visit) -> FilledPage:
     known = desk.queue.workers()
     workers = at_work(known, desk.gone(known), now)
     over = chosen_range(visit)
+    alerts = alerts_of((each for each in findings if each.level in URGENT), on="queue")
+    drawn = desk.lately(("charts", over, name), lambda: charts(desk.queue, over, name))
     return FilledPage(
         "queue.html",
         {
@@ -102,14 +104,14 @@ def queue(desk: Desk, visit: Visit) -> FilledPage:
                 who_serves(workers, [name])[name],
                 _measured(desk, name),
             ),
-            "alerts": alerts_of((each for each in findings if each.level in URGENT), on="queue"),
+            "alerts": alerts if visit.may_oversee else [replace(each, to="") for each in alerts],
             "rules": rules_in_words(info.config),
             "over": over,
             "ranges": RANGES,
-            "charts": desk.lately(("charts", over, name), lambda: charts(desk.queue, over, name)),
+            "charts": drawn if visit.may_oversee else [replace(each, marks=()) for each in drawn],
             "tasks": desk.tasks_of(name),
             "tasks_shown": TASKS_SHOWN,
-            "failures": desk.queue.failures(name, limit=5),
+            "failures": desk.queue.failures(name, limit=5) if visit.may_oversee else [],
             "deploy": next(iter(desk.queue.deploys()[::-1]), None),
         },
     )

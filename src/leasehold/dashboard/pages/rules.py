@@ -59,8 +59,8 @@ def _stored_settings(desk: Desk) -> dict[str, str]:
 def _update_queue(desk: Desk, caller: Caller, fields: Fields) -> int:
     shown = _shown(fields)
     changes = changes_of(fields, shown)
+    now = texts_of(desk.queue.queue_info(given(fields, "queue")).config)
     if changes:
-        now = texts_of(desk.queue.queue_info(given(fields, "queue")).config)
         for name in changes:
             if now[name] not in (shown.get(name, ""), fields.get(name, "").strip()):
                 raise InvalidQueueError(

@@ -133,12 +133,15 @@ function renewRows(part, fresh) {
   const rows = new Map([...fresh.querySelectorAll("tbody tr[data-row]")].map((row) => [row.dataset.row, row]));
   const known = [...part.querySelectorAll("tbody tr[data-row]")];
   const ids = new Set(known.map((row) => row.dataset.row));
-  // What stands above the first known row is new, and pushes as many off the end of the page.
+  // What stands above the first known row is new. It pushes as many off the end of a page that is full.
   const above = [...rows.keys()].findIndex((id) => ids.has(id));
   const count = above < 0 ? rows.size : above;
+  const isFull = rows.size >= part.dataset.rows;
+  const lastKept = known.findLastIndex((row) => rows.has(row.dataset.row));
   known.forEach((row, place) => {
     const now = rows.get(row.dataset.row);
-    row.classList.toggle("left", !now && place < known.length - count);
+    const isPushedOff = isFull && place > lastKept && place >= known.length - count;
+    row.classList.toggle("left", !now && (!isPushedOff || row.classList.contains("left")));
     [...(now?.cells ?? [])].forEach((cell, n) => {
       const old = row.cells[n];
       // A box that was ticked stays as it is.
@@ -147,11 +150,11 @@ function renewRows(part, fresh) {
       if (!old.querySelector("time")) old.classList.add("flash");
     });
   });
-  announce(part, count);
+  announce(part, count, isFull && count === rows.size ? "+" : "");
 }
 
 // It lies on the edge of the card and takes no room of its own, or the rows would move below it.
-function announce(part, count) {
+function announce(part, count, more) {
   const card = part.closest(".card");
   let button = card.querySelector(":scope > .new-rows");
   if (!count) return button?.remove();
@@ -163,5 +166,5 @@ function announce(part, count) {
     button.addEventListener("click", showAgain);
     card.prepend(button);
   }
-  button.textContent = `${count} new – show`;
+  button.textContent = `${count}${more} new – show`;
 }

@@ -39,9 +39,11 @@ function follow(address) {
       stream.onerror = () => {
         heard("lost");
         // A browser goes on by itself, unless it was answered by something else: a proxy, or a closed session.
-        if (stream.readyState === EventSource.CLOSED) { again = setTimeout(connect, RETRY_MS); lookSoon(); }
+        if (stream.readyState === EventSource.CLOSED) { again = setTimeout(retry, RETRY_MS); lookSoon(); }
       };
     }
+    // The page says that the session has ended: it would be refused again and again.
+    function retry() { if (document.getElementById("ended")) heard("off"); else connect(); }
     connect();
     leave = () => { stream.close(); clearTimeout(again); leave = holds = null; whenDone(); };
   }

@@ -22,7 +22,7 @@ from leasehold.observe.tracing import arriving
 from leasehold.service.api import OPERATIONS, Api
 from leasehold.service.caller import Caller
 from leasehold.service.converting import request_from
-from leasehold.service.following import TOO_MANY, first_look, has_room, looks
+from leasehold.service.following import first_look, looks, no_room
 from leasehold.service.grpc.call import IncomingCall
 from leasehold.service.grpc.errors import Refusal, refusal_of
 from leasehold.service.grpc.schema import method_name
@@ -170,9 +170,10 @@ async def _follow(call: IncomingCall) -> bytes:
         return call.api.authenticate(call.secret)
 
     first = await first_look(call.api, authenticate, asked.get("cursor"))
-    if not has_room(call.api):
-        await call.context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY)
-    async for news in looks(call.api, authenticate, first):
+    caller = await call.api.on_thread(authenticate)
+    if refusal := no_room(call.api, caller):
+        await call.context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refusal)
+    async for news in looks(call.api, authenticate, first, caller.name):
         if news is first or news.changes or news.gap:
             message = message_of("Changes", msgspec.to_builtins(news))
             await call.context.write(message.SerializeToString())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.errors import UnsupportedError
 
 _CLOCK: Final = (
@@ -20,7 +19,7 @@ _OWN_TRANSACTIONS: Final = (
     "transaction of the same caller may begin, since it does not have to wait for the first"
 )
 NOT_KEPT: Final = {
-    **dict.fromkeys(("CLK-1", "CLK-3", "CLK-4"), _CLOCK),
+    **dict.fromkeys(("CLK-1", "CLK-3"), _CLOCK),
     "TXN-5": _OWN_TRANSACTIONS,
 }
 """The deviations, by clause."""
@@ -29,16 +28,7 @@ NOT_KEPT: Final = {
 class WithoutLocalVerbs:
     """The operations of a store on this machine (`core.contract.local_store`) that it lacks."""
 
-    def repair_clock(self, *, actor: str) -> ClockRepair:  # noqa: ARG002  # as above
-        raise _unsupported("the repair of a clock")
-
     def backup(self, path: str, *, actor: str, replace: bool = False) -> None:  # noqa: ARG002
         raise UnsupportedError(
             "a PostgreSQL store is backed up with the tools of its server, such as pg_dump"
         )
-
-
-def _unsupported(wanted: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"{wanted} is not in this release of Leasehold for postgresql:// stores"
-    )

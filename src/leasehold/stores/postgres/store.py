@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar, cast
 
 from leasehold.core.contract.accelerator import Accelerator
+from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.transactions import Connection, OwnConnection
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import (
@@ -26,7 +27,7 @@ from leasehold.core.rules.moving import RowStore
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
-from leasehold.stores.postgres.keeping import moving
+from leasehold.stores.postgres.keeping import clock_repair, moving
 from leasehold.stores.postgres.keeping.beliefs import ROWS_MIN, Beliefs
 from leasehold.stores.postgres.keeping.blobs import TableBlobs
 from leasehold.stores.postgres.keeping.cleanup import JobArchive, Pruning
@@ -125,6 +126,9 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         # Tables may be filled long before there is a worker that looks.
         if len(drafts) >= ROWS_MIN:
             self._beliefs.correct_now_and_then()
+
+    def repair_clock(self, *, actor: str) -> ClockRepair:
+        return clock_repair.repair_clock(self._database, actor)
 
     def connect(self) -> Connection:
         return application.connect(self._database)

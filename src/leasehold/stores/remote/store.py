@@ -31,6 +31,7 @@ from leasehold.core.model.joblog import LogLine, bounded
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement, handed_back
 from leasehold.core.model.own_names import own_prefix
 from leasehold.core.model.records import Listener, Submitted, WorkerInfo, WorkListener
+from leasehold.core.model.refusals import not_text
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.replies import check_request_id
 from leasehold.env import SYSTEM, Env
@@ -262,9 +263,11 @@ def _encoded(verb: str, arguments: dict[str, Any]) -> bytes:
     try:
         return encode(arguments)
     except UnicodeEncodeError as error:
-        # Nothing in the store contains such text.
+        # Nothing in the store contains such text. A store on this machine would name the field.
+        for draft in arguments.get("drafts", ()):
+            draft.check()
         refusal = _NOT_TEXT.get(verb, InvalidJobError)
-        raise refusal(f"{verb}: names are UTF-8 text ({error})") from None
+        raise refusal(str(not_text(error))) from None
     except (TypeError, OverflowError) as error:
         raise nonsense(verb)(f"{verb}: this cannot be sent to a service: {error}") from None
 

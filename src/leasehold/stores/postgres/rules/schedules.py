@@ -34,6 +34,7 @@ ONE: Final = f"SELECT {_NAMES} FROM schedule WHERE name = $1"
 DUE: Final = f"""
     SELECT {_NAMES} FROM schedule WHERE due_at <= $1 ORDER BY due_at, name LIMIT $2
 """
+AHEAD: Final = f"SELECT {_NAMES} FROM schedule WHERE due_at > $1 ORDER BY name"
 
 
 def schedule_of(row: tuple[Any, ...]) -> Schedule | UnreadableSchedule:

@@ -21,6 +21,7 @@ from leasehold.errors import (
     StoreCorruptError,
     StoreError,
     StoreFullError,
+    StoreLostError,
     StoreUnavailableError,
 )
 from leasehold.stores.postgres.server.address import Address
@@ -101,6 +102,16 @@ def translate(error: Exception, address: Address) -> Exception:
         is_transient = not any(words in told for words in LASTING)
         why = _why_unavailable(error, told, where)
         return StoreUnavailableError(why, is_transient=is_transient)
+    return _unexpected(error, told, where)
+
+
+def _unexpected(error: psycopg.Error, told: str, where: str) -> StoreError:
+    if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName)):
+        return StoreLostError(
+            f"store {where} is gone: its tables were dropped, or its role may not use the schema "
+            f"any more ({told.splitlines()[0]}). Nothing was written; restore it from a backup, or "
+            "open it again for a new and empty one, and restart the process"
+        )
     return StoreError(f"{where}: {told}")
 
 

@@ -6,8 +6,8 @@ stores the job if they are the same; otherwise nothing is written, and the job i
 other.
 
 Guard: the store, its rules, its settings and its server are those that this process remembers; its
-time does not stand still (`server.clock`), and the minute is not over; the mark has the value that
-the client expects.
+time is the server's (`server.clock`), and the minute is not over; the mark has the value that the
+client expects.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ def _statement(counters: tuple[str, ...]) -> str:
         WITH state AS MATERIALIZED (
             SELECT now FROM store_state, LATERAL (
                 SELECT coalesce($5::bigint, {SERVER_MICROS}) AS wall) AS reading, LATERAL (
-                SELECT greatest(wall, pace_clock + (wall - pace_server) / 2) AS paced) AS going,
-                LATERAL (SELECT greatest(clock, paced) AS now) AS time
+                SELECT greatest(clock, wall) AS now) AS time
             WHERE {AS_REMEMBERED} AND open_minute >= now / {MINUTE_MICROS}
-                AND paced >= clock - {TOLERANCE_MICROS}
+                AND greatest(clock, pace_clock + (wall - pace_server) / 2) - wall
+                    <= {TOLERANCE_MICROS}
         ), counted AS (
             UPDATE mark SET writes = writes + 1 FROM state WHERE id = $6 AND writes = $7
             RETURNING state.now, nextval('job_seq') AS seq

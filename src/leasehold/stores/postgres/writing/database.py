@@ -43,7 +43,7 @@ from psycopg.errors import LockNotAvailable, UniqueViolation
 from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.model.lives import LivesHere
 from leasehold.core.model.span import MINUTE_MICROS
-from leasehold.core.rules.clock import Pace
+from leasehold.core.rules.clock import HalfPace, new_pace
 from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
@@ -233,7 +233,7 @@ class Database(TableDatabase):
                     if tries.is_last:
                         raise
                     with self._lending.connection() as db, db.transaction():
-                        self.turn.free(db)
+                        self.turn.free(db, may_be_free=not tries.went_on)
                     tries.go_on()
                     continue
                 except OF_THE_CONNECTION as error:
@@ -394,9 +394,8 @@ class Database(TableDatabase):
         # A clock that stands still would never end the minute.
         return step.found.open_minute >= step.now // MINUTE_MICROS and not self._new_pace(step)
 
-    def _new_pace(self, step: Step) -> Pace | None:
-        found = step.found
-        return self.clock.new_pace(found.clock, found.server, found.pace)
+    def _new_pace(self, step: Step) -> HalfPace | None:
+        return new_pace(step.found.pace, step.now, self.clock.read(step.found.server))
 
     def _step(
         self,
@@ -446,6 +445,7 @@ class Database(TableDatabase):
             step.found = step.found._replace(version_base=row[0], server_was_started=False)
         if pace := self._new_pace(step):
             step.execute(SET_PACE, pace)
+            self.clock.note(pace)
         if step.found.has_deltas:
             step.fold()
         minute = step.now // MINUTE_MICROS
@@ -481,7 +481,7 @@ class Database(TableDatabase):
         """The store's time in microseconds, for callers that only read."""
         row: Any = db.execute(NOW).fetchone()
         clock, server, *pace = row
-        return self.clock.time(clock, server, Pace(*pace))
+        return self.clock.time(clock, server, HalfPace(*pace))
 
 
 _OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()

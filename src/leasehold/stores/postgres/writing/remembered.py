@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.seals import check_unsealed
-from leasehold.core.rules.clock import Pace
+from leasehold.core.rules.clock import HalfPace
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.stores.postgres.rules.known import read_rules, read_settings
@@ -111,9 +111,9 @@ class StateRow(NamedTuple):
     """
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> HalfPace:
         """From where the store's time has gone on since the server's clock was set back."""
-        return Pace(self.pace_clock, self.pace_server)
+        return HalfPace(self.pace_clock, self.pace_server)
 
     def now_with(self, rest: Sequence[Any]) -> StateRow:
         """The present state, from the row of READ_REST; valid if its generation is the same."""

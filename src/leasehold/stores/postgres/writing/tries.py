@@ -42,6 +42,8 @@ class Tries:
         self._left = TRIES_MAX
         self._patience = Patience(seconds_max)
         self._if_kept_waiting: Way | None = None
+        self.went_on = False
+        """Whether a write that was in the way has gone before; others may hold another lock."""
         self.may_send_ahead = True
         """Whether statements may be sent before the state of the store is known."""
         if self._is_alone:
@@ -91,6 +93,7 @@ class Tries:
 
     def go_on(self) -> None:
         """The write that was in the way is gone."""
+        self.went_on = True
         self._patience.begin_anew()
         if self._is_alone:
             self._wait()

@@ -138,12 +138,14 @@ class Turn:
         frozen_seconds = self._address.lock_timeout_seconds / 2
         return [Holder(*row) for row in db.execute(HOLDERS, (self.key, frozen_seconds))]
 
-    def free(self, db: SqlConnection) -> None:
+    def free(self, db: SqlConnection, *, may_be_free: bool) -> None:
         """End idle holders; raises StoreBusyError if there are none.
 
-        Called after a wait in vain.
+        Called after a wait in vain. Another process that waited may have ended them already.
         """
         holders = self.holders(db)
+        if may_be_free and not holders:
+            return
         own = name_of(self._address)
         frozen = [each for each in holders if each.is_frozen and each.application == own]
         busy = StoreBusyError(

@@ -75,13 +75,17 @@ class Wake:
         self._begin()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call this listener from now on; the returned function ends that."""
-        with self._mutex:
+        """Call this listener from now on; the returned function ends that.
+
+        If that fails, nothing of it is left, and it can be tried again.
+        """
+        # An interrupt in the midst of it would leave a FIFO that nobody reads.
+        with SHIELD, self._mutex:
             if self._closed:
                 raise StoreClosedError("the store is closed: there is nothing left to listen to")
-            self._listeners = [*self._listeners, listener]
             if self._thread is None:
                 self._listen()
+            self._listeners = [*self._listeners, listener]
 
         def end() -> None:
             with self._mutex:
@@ -173,17 +177,27 @@ class Wake:
         # Made under a temporary name and moved into place once it is open for reading, so that no
         # sender can find it without a reader and conclude that its process is dead.
         hidden = self._folder.parent / self._name
-        os.mkfifo(hidden, 0o600)
-        # Opened for writing too, so that it never reads as closed while no peer has it open.
-        self._inbox = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        # The folder may have been deleted: its listeners then rely on their slow poll.
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        hidden.rename(path)
-        with SHIELD:  # `close` joins the thread, which must have been started.
-            self._thread = threading.Thread(
+        try:
+            os.mkfifo(hidden, 0o600)
+            # Opened for writing too, so that it never reads as closed while no peer has it open.
+            self._inbox = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            # The folder may have been deleted: its listeners then rely on their slow poll.
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            hidden.rename(path)
+            thread = threading.Thread(
                 target=self._receive, args=(self._inbox,), name="leasehold-wake", daemon=True
             )
-            self._thread.start()
+            thread.start()
+        except BaseException:
+            # The name is this object's alone, and is used again at the next attempt.
+            inbox, self._inbox = self._inbox, None
+            if inbox is not None:
+                _close(inbox)
+            for left in (hidden, path):
+                with contextlib.suppress(OSError):
+                    left.unlink()
+            raise
+        self._thread = thread
 
     def _receive(self, inbox: int) -> None:
         poll = select.poll()

@@ -34,7 +34,6 @@ import os
 import select
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -47,6 +46,7 @@ from leasehold.errors import StoreLostError
 from leasehold.forking import at_fork
 from leasehold.stores.sqlite.disk import forks
 from leasehold.stores.sqlite.disk.files import FileId, StoreFiles
+from leasehold.stores.sqlite.disk.open_connections import OpenConnections
 
 if TYPE_CHECKING:
     from ctypes import CDLL
@@ -175,7 +175,7 @@ class FileWatch:
         self._log_index = os.fspath(files.log_index)
         self._logs: _Logs | None = None
         self._locked: dict[str, FileId] = {}
-        self._connections: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+        self._connections = OpenConnections[apsw.Connection]()
         self._lost: str | None = None
         self._looked_at = float("-inf")
         self._mutex = threading.Lock()

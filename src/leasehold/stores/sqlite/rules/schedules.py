@@ -6,14 +6,12 @@ See `tables.schedules`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.schedule import Schedule
-from leasehold.core.model.stored import UNREADABLE, micros
-from leasehold.core.rules.scheduling import UnreadableSchedule, next_tick_from
-from leasehold.env import to_micros
+from leasehold.core.model.stored import UNREADABLE
+from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.schema.rows import SQLITE, guarded, value_of
@@ -77,9 +75,6 @@ def schedule_of(row: tuple[Any, ...]) -> Schedule | UnreadableSchedule:
 SCHEDULES: Final = ScheduleRows(ALL, ONE, DUE, schedule_of, "rowid")
 
 
-GO_ON: Final = "UPDATE schedule SET next_at = $1, due_at = $1 WHERE rowid = $2"
-
-
 class ScheduleShelf(TableSchedules):
     """The schedules inside a write, for core.rules.scheduling."""
 
@@ -97,12 +92,3 @@ class ScheduleShelf(TableSchedules):
 
     def read_job(self, job_id: str) -> Job | None:
         return read_job(self._step.db, job_id)
-
-
-def go_on_from(step: Step, now: datetime) -> int:
-    """Move up schedules whose next tick was computed with a clock that was ahead."""
-    rows = step.execute(AHEAD, (to_micros(now),)).fetchall()
-    for row in rows:
-        tick = next_tick_from(SCHEDULES.schedule_of(row), now)
-        step.execute(GO_ON, (micros(tick), row[-1]))
-    return len(rows)

@@ -31,17 +31,19 @@ from leasehold.stores.sqlite.writing.step import Remembered
 from leasehold.stores.sqlite.writing.turn import ApplicationTurn, begin, wait_when_busy
 from leasehold.stores.tables.step import Hints
 
-_open_transactions: Final[weakref.WeakValueDictionary[tuple[int, Path], ApplicationConnection]] = (
-    weakref.WeakValueDictionary()
-)
+_open_transactions: Final[dict[tuple[int, Path], weakref.ref[ApplicationConnection]]] = {}
 """The connection that has a transaction open, by thread and file, as far as is known.
 
-A connection that was simply dropped is closed by then, and its transaction rolled back.
+A connection that was simply dropped is closed by then, and its transaction rolled back. The weak
+references have no callbacks: see `disk.open_connections`.
 """
 
 
 class ApplicationConnection(apsw.Connection):
-    """See `leasehold.core.contract.transactions.Connection`."""
+    """See `leasehold.core.contract.transactions.Connection`.
+
+    No weak reference to one may have a callback: see `disk.open_connections`.
+    """
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class ApplicationConnection(apsw.Connection):
         if self._key is not None:
             _open_transactions.pop(self._key, None)
         self._key = (threading.get_ident(), self.database)
-        _open_transactions[self._key] = self
+        _open_transactions[self._key] = weakref.ref(self)
         self._note = self._note or self.turn.note(purpose)
 
     @shielded
@@ -250,7 +252,11 @@ class _SafetyNet:
 
 def is_inside(database: Path) -> bool:
     """Whether this thread has a transaction open there."""
-    return bool(_open_transactions) and (threading.get_ident(), database) in _open_transactions
+    if not _open_transactions:
+        return False
+    itself = _open_transactions.get((threading.get_ident(), database))
+    # In a forked process, a dropped connection of the parent leaves its entry here.
+    return itself is not None and itself() is not None
 
 
 def check_not_inside(database: Path) -> None:

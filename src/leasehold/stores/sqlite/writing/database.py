@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar, cast
@@ -40,6 +39,7 @@ from leasehold.stores.sqlite.disk.files import DiskReserve, Durability, FileId, 
 from leasehold.stores.sqlite.disk.life import Deaths
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
 from leasehold.stores.sqlite.disk.log_sync import LogSync
+from leasehold.stores.sqlite.disk.open_connections import OpenConnections
 from leasehold.stores.sqlite.disk.wake import Wake
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.leasing import damage
@@ -111,7 +111,7 @@ class Database(TableDatabase):
         """The leases granted here, by job: only a cache."""
         self.disk = DiskReserve(self.files, env)
         self.turn = ApplicationTurn(self.files, env, lock_timeout_seconds, self._check_place)
-        self.application_connections: weakref.WeakSet[ApplicationConnection] = weakref.WeakSet()
+        self.application_connections = OpenConnections[ApplicationConnection]()
         forks.register(self)
         try:
             with translated(self.files.database):
@@ -205,7 +205,7 @@ class Database(TableDatabase):
 
     def connections_of_others(self) -> list[apsw.Connection]:
         """The application's own connections to it."""
-        return [db for db in list(self.application_connections) if not db.is_closed]
+        return [db for db in self.application_connections if not db.is_closed]
 
     # -- writing and reading -----------------------------------------------------------------
 

@@ -17,6 +17,10 @@ CREATE TABLE store_state (
     store_id            text COLLATE "C" NOT NULL,
     -- A floor under the store's clock: what it showed when the store was last written to alone.
     clock               bigint NOT NULL,
+    -- Where its time went on when the server's clock was last found set back: what the store showed
+    -- then, and what the server's clock did. Since then it has gone on at half that clock's pace.
+    pace_clock          bigint NOT NULL DEFAULT 0,
+    pace_server         bigint NOT NULL DEFAULT 0,
     -- A lease version is this and a number of the sequence. It is raised, by the clock, by the first
     -- write after each start of the server: that may be another one, or restored, and have forgotten
     -- the last versions it granted.
