@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dis
+import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from threading import Event
 from typing import Any
 
@@ -30,6 +34,7 @@ from leasehold.stores.remote.channels import Channels, _told
 from leasehold.stores.remote.connections import Connections
 from leasehold.stores.remote.direct_stream import DirectStream
 from service.conftest import WAIT, Service, serving
+from support.interrupting import Interrupter
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +186,61 @@ def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(
         answers_again.set()
         channels.close()
     store.close()
+
+
+@pytest.mark.timeout(60, method="thread")
+def test_an_interrupt_ends_the_wait_for_an_answer_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = connect("memory://")
+    may_answer = Event()
+
+    def interrupt(**_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        may_answer.wait()
+
+    monkeypatch.setattr(store, "stats", interrupt)
+    with serving(store, insecure=True, grpc_port=0) as service:
+        channels = Channels(address.parse(service.grpc_url), SYSTEM)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                channels.call(0, "stats", encode({}))
+        finally:
+            may_answer.set()
+        assert channels.call(0, "get", encode({"job_id": "a"}))
+        channels.close()
+    store.close()
+
+
+@pytest.mark.timeout(60, method="thread")
+def test_an_interrupt_leaves_no_event_of_a_stream_behind(service: Service) -> None:
+    """Nobody waits for one that has been taken already: not the caller, and not who closes."""
+    channels = Channels(address.parse(service.grpc_url), SYSTEM)
+
+    def watched(interrupter: Interrupter) -> None:
+        with interrupter.watching():
+            channels.call(0, "get", encode({"job_id": "a"}))
+
+    for _ in range(2):
+        watched(counting := Interrupter())
+    looks_for_signals = after_calls(DirectStream._ask) | after_calls(DirectStream._take_event)
+    for number, (_, *instruction) in enumerate(counting.instructions):
+        if tuple(instruction) in looks_for_signals:
+            with pytest.raises(KeyboardInterrupt):
+                watched(Interrupter([number]))
+            watched(Interrupter())  # The next one begins with a new stream.
+            watched(Interrupter())
+    channels.close()
+
+
+def after_calls(function: Any) -> set[tuple[str, int]]:
+    """The instructions before which Python calls the handlers of signals."""
+    found = list(dis.get_instructions(function))
+    return {
+        (function.__qualname__, after.offset)
+        for before, after in pairwise(found)
+        if before.opname.startswith("CALL")
+    }
 
 
 def test_a_channel_is_closed_whatever_becomes_of_its_streams(

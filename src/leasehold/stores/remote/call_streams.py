@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 import grpc
 
 from leasehold.env import Clock
+from leasehold.interrupts import SHIELD
 from leasehold.stores.remote.carrying import IDLE_MAX, IDLE_SECONDS_MAX, FailedError
 
 LOOKS_PER_TIMEOUT: Final = 4
@@ -114,7 +115,7 @@ class OverdueCalls:
 
     def ask(self, stream: Stream, message: bytes) -> bytes:
         """As `Stream.ask`, with a timeout."""
-        with self._condition:
+        with SHIELD, self._condition:
             self._due_at[stream] = self._clock.monotonic() + self._timeout_seconds
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -126,7 +127,7 @@ class OverdueCalls:
         try:
             return stream.ask(message)
         finally:
-            with self._condition:
+            with SHIELD, self._condition:
                 self._due_at.pop(stream, None)
 
     def close(self) -> None:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import threading
 from importlib import import_module
+from itertools import islice
 from typing import Any, Final
 
 import grpc
 
+from leasehold.interrupts import SHIELD
 from leasehold.stores.remote.carrying import FailedError
 
 try:
@@ -82,6 +84,8 @@ class DirectStream:
         """Batches of operations whose event has not arrived: a channel cannot be closed until the
         events of all its calls have been taken.
         """
+        self._taken: list[Any] = []
+        """The event whose taker was interrupted before it could look at it."""
         self._end: StreamEndError | None = None
         self._is_closing = False
         self._call = method._channel.segregated_call(  # noqa: SLF001  # as the docstring says
@@ -115,8 +119,12 @@ class DirectStream:
             cygrpc.SendMessageOperation(message, _NO_FLAGS),
             cygrpc.ReceiveMessageOperation(_NO_FLAGS),
         )
-        if self._end is None and self._call.operate(batch, None):
-            self._due += 1
+        has_begun = False
+        with SHIELD:  # An event that nobody has counted would be left behind.
+            if self._end is None and self._call.operate(batch, None):
+                self._due += 1
+                has_begun = True
+        if has_begun:
             while True:
                 answer = self._take_event()
                 if answer is not None:
@@ -129,7 +137,21 @@ class DirectStream:
 
     def _take_event(self) -> bytes | None:
         """Wait for the next event: the answer, or anything else."""
-        event = self._call.next_event()
+        taken = self._taken
+        if not taken:
+            events = islice(iter(self._call.next_event, None), 1)
+            try:
+                # In C as a whole: what the handler of a signal raises is raised while gRPC waits,
+                # or when the event is safe in the list.
+                taken.extend(events)
+            except BaseException:
+                if not taken:
+                    # While it waited: gRPC has then given up the call, with all its events.
+                    self._due = 0
+                raise
+        # No signal can come between these lines: no call, no jump back.
+        event = taken[0]
+        del taken[0]
         self._due -= 1
         answer: bytes | None = None
         for operation in event.batch_operations:
