@@ -253,7 +253,7 @@ def _recovered(run: Run) -> float:
             queue.submit(tasks.hold, str(starts), 60)
             _until(lambda: starts.exists() and starts.read_text().endswith("\n"))
             with worker(url) as second:
-                # Workers look for the dead once a second: at any point of that second.
+                # Workers look for the dead about once a second: at any point of that second.
                 time.sleep(random.uniform(0, 1))
                 began = time.time()
                 first.kill()

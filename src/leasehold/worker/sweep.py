@@ -66,7 +66,7 @@ class RecoverySweep(OwnThread):
         *,
         env: Env = SYSTEM,
         interval_seconds: float = 60.0,
-        death_check_seconds: float = 1.0,
+        death_check_seconds: float = 0.7,
         pause_seconds: float = DEFAULT_LEASE_SECONDS,
         hooks: Hooks | None = None,
     ) -> None:
