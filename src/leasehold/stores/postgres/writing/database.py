@@ -123,7 +123,6 @@ class Database(TableDatabase):
         self.accelerator = accelerator
         self.url = url
         self.address = addresses.parse(url)
-        self.clock = StoreClock(env)
         self.lanes = LaneNumbers()
         self.grants = Grants()
         self._inherited: list[object] = []
@@ -149,6 +148,7 @@ class Database(TableDatabase):
 
     def _begin(self) -> None:
         """Create the state that belongs to one process; nothing is connected yet."""
+        self.clock = StoreClock(self.env)
         self._lending = lending = Lending(self.address, self.check_open, self.env.clock)
         self.session = ServerSession(self.address, self.env, lending.reach, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
