@@ -6,7 +6,7 @@ The order of jobs, their leases and all exact limits are PostgreSQL's own with a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from leasehold.connect import connect
 from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
 from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.model.records import Submitted
 from leasehold.env import Env
@@ -38,6 +39,9 @@ from leasehold.stores.postgres.server import lending, session  # noqa: E402
 from leasehold.stores.redis import RedisAccelerator, address  # noqa: E402
 
 
+NOT_INDEXED = "SELECT id FROM lane WHERE id NOT IN (SELECT lane FROM indexed_lane)"
+
+
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is not to be taken for a server that is away."""
@@ -51,7 +55,7 @@ def server() -> Iterator[RedisServer]:
 
 
 class AcceleratedStore(PostgresStore):
-    """One whose schema is used again when it is closed."""
+    """One whose leases find all jobs through Redis, and whose schema is used again later."""
 
     def __init__(self, schemas: Schemas, server: RedisServer, env: Env) -> None:
         self._schemas = schemas
@@ -59,6 +63,28 @@ class AcceleratedStore(PostgresStore):
         # The id of a store whose schema was used before is the same, and so are its buckets.
         server.command("FLUSHALL")
         super().__init__(self._url, env=env, accelerator=RedisAccelerator(server.url, env=env))
+
+    def exchange(
+        self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
+    ) -> Exchange:
+        self._index_all()
+        return super().exchange(settlements, request)
+
+    def exchange_once(
+        self,
+        request_id: str,
+        settlements: Sequence[Settlement] = (),
+        request: LeaseRequest | None = None,
+    ) -> Exchange:
+        self._index_all()
+        return super().exchange_once(request_id, settlements, request)
+
+    def _index_all(self) -> None:
+        """Index the lanes that are not yet."""
+        with self._database.read() as db:
+            new = [lane for (lane,) in db.execute(NOT_INDEXED)]
+        if new:
+            self._index_keeper.change(new, [])
 
     def close(self) -> None:
         super().close()

@@ -7,10 +7,17 @@ second; the store then does the same work itself, more slowly. `connect` joins t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 from leasehold.core.model.rate import Rate
+from leasehold.core.rules.placing import RowKey
+
+VALID_SECONDS: Final = 60
+"""How long what is known of a lane is used after it was filled."""
+
+Spot = tuple[int, int, int]
+"""The tier, turn and number of a pending job: its place within its lane."""
 
 
 class TakenTokens(NamedTuple):
@@ -23,8 +30,57 @@ class TakenTokens(NamedTuple):
     """
 
 
+class LaneFront(NamedTuple):
+    """The first spots of a lane, as an index remembers them; some may be empty by now."""
+
+    spots: Sequence[Spot]
+    """In the order of service."""
+    end: Spot | None
+    """The last spot up to which the index knows the lane; None if it knows all of it."""
+    last: Spot | None
+    """The last spot of the lane, if it knows all of it and there is one."""
+    known: int
+    """How many spots it knows."""
+
+
+class ReadyIndex(Protocol):
+    """The order of the first pending jobs of some lanes, beside that of the store.
+
+    The store names the lanes. It tells of each job that takes a spot in them, after the commit, so
+    every pending job up to `end` is known; but a message may be lost. A lane is therefore filled
+    again and again, and forgotten if that was not done for VALID_SECONDS: what is missing is found
+    by then at the latest. Spots whose jobs have left may still be named: whoever leases confirms
+    each one in the store.
+    """
+
+    def fronts(self, lanes: Sequence[int], limit: int) -> Mapping[int, LaneFront]:
+        """The first spots of each lane that it knows, at most `limit` of each."""
+
+    def spots(self, lane: int, after: Spot, before: Spot | None, limit: int) -> LaneFront | None:
+        """The next spots between these two; None if it does not know the lane."""
+
+    def change(self, entered: Sequence[RowKey], left: Sequence[RowKey]) -> None:
+        """Add and remove spots, in lanes that it knows or is learning."""
+
+    def fill(self, lane: int, read: Callable[[], tuple[Sequence[Spot], bool]]) -> bool:
+        """Learn a lane anew: `read` returns its first spots, and whether these are all.
+
+        Changes that arrive while it reads are kept. Returns whether the lane is known now.
+        """
+
+    def age_seconds(self, lane: int) -> float | None:
+        """How long ago the lane was filled; None if it is not known."""
+
+    def forget(self, lanes: Sequence[int]) -> None:
+        """Drop what is known of these lanes."""
+
+
 class Accelerator(Protocol):
-    """Wakes other processes, and counts how fast jobs arrive."""
+    """Wakes other processes, counts how fast jobs arrive, and remembers which jobs come first."""
+
+    @property
+    def ready_index(self) -> ReadyIndex:
+        """The order of pending jobs."""
 
     def serve(
         self, store_id: str, hear: Callable[[str | None], None], tell: Callable[[str], None]

@@ -31,6 +31,7 @@ from leasehold.stores.postgres.keeping import clock_repair, moving
 from leasehold.stores.postgres.keeping.beliefs import ROWS_MIN, Beliefs
 from leasehold.stores.postgres.keeping.blobs import TableBlobs
 from leasehold.stores.postgres.keeping.cleanup import JobArchive, Pruning
+from leasehold.stores.postgres.keeping.index_keeper import IndexKeeper
 from leasehold.stores.postgres.leasing import held
 from leasehold.stores.postgres.leasing.ends import Histories, HolderBook
 from leasehold.stores.postgres.leasing.held import HeldTransaction
@@ -88,6 +89,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     ) -> None:
         self._database = Database(url, env=env, accelerator=accelerator)
         self._beliefs = Beliefs(self._database)
+        self._index_keeper = IndexKeeper(self._database)
         replica = self._database.address.replica
         self._looking = None if replica is None else LookingDatabase(self._database, replica)
 
@@ -184,6 +186,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         """Workers proved dead whose jobs have not yet been taken back."""
         # Workers call this every second, and no other call comes regularly.
         self._beliefs.correct_now_and_then()
+        self._index_keeper.begin()
         return self._database.look(self._lost_workers)
 
     def _lost_workers(self, db: Any) -> set[str]:
@@ -222,6 +225,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     def close(self) -> None:
         if self._looking is not None:
             self._looking.close()
+        self._index_keeper.close()
         self._database.close()
 
 

@@ -15,6 +15,7 @@ from leasehold.stores.redis.address import parse
 from leasehold.stores.redis.buckets import Buckets
 from leasehold.stores.redis.link import Link
 from leasehold.stores.redis.news import News
+from leasehold.stores.redis.ready_index import RedisReadyIndex
 
 
 class RedisAccelerator:
@@ -41,6 +42,7 @@ class RedisAccelerator:
         self._channels = f"leasehold:{store_id}"
         self._buckets = Buckets(store_id)
         self._link = Link(self._address, self._probe)
+        self._ready_index = RedisReadyIndex(self._link, store_id, self._env)
         channel = f"{self._channels}:news"
         self._news = News(self._link, channel, self._env.new_secret(), hear, tell)
 
@@ -52,6 +54,10 @@ class RedisAccelerator:
     @property
     def parameter(self) -> str:
         return f"redis={quote(self._address.url, safe='')}"
+
+    @property
+    def ready_index(self) -> RedisReadyIndex:
+        return self._ready_index
 
     @property
     def is_up(self) -> bool:

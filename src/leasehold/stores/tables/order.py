@@ -185,6 +185,7 @@ class TableReady(ABC):
             for key, each in zip(keys, entries, strict=True)
         ]
         step.many(self.enter_rows, rows)
+        step.now_stand(keys)
         step.many(self.remember_places, places)
         count_entered(step.count, [(each.lane, each.priority) for each in entries])
         if step.rules.key_limits:
@@ -231,6 +232,7 @@ class TableReady(ABC):
         moves = moving(standings, counted, step.now, cache(self._scoring_of))
         step.look_again()
         step.many(self.move_rows, moves.moved)
+        step.now_stand((lane, tier, turn, seq) for tier, turn, lane, _, _, seq in moves.moved)
         step.many(self.remember_places, moves.placed)
         if moves.unplaced:
             self._forget_places(moves.unplaced)

@@ -217,6 +217,7 @@ class TableKeyShelf(ABC):
         """Move a job to another lane: its own, or the one for parked jobs."""
         self._step.look_again()
         self._step.execute(CHANGE_LANE, (after, before, tier, *job))
+        self._step.now_stand([(after, tier, *job)])
 
     def _rank(self, statement: str, values: tuple[int, ...]) -> Rank | None:
         row: Any = self._step.execute(statement, values).fetchone()

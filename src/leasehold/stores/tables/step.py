@@ -14,6 +14,7 @@ from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.measuring import Measured
+from leasehold.core.rules.placing import RowKey
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.core.rules.starting import StartBook
@@ -26,7 +27,7 @@ class Hints:
     depend on one.
     """
 
-    __slots__ = ("cancel_requested", "ended", "ready", "unresolved")
+    __slots__ = ("cancel_requested", "ended", "entered", "left", "ready", "unresolved")
 
     def __init__(self) -> None:
         self.ready = False
@@ -34,14 +35,29 @@ class Hints:
         self.unresolved = False
         """Whether this write left dependents to another one; the table `resolving` names them."""
         self.cancel_requested: list[str] = []
+        self.entered: list[RowKey] = []
+        """Where jobs stand now that stood elsewhere, or nowhere, in lanes of which an accelerator
+        keeps the order; only a store that has one fills these.
+        """
+        self.left: list[RowKey] = []
+        """Where leased jobs stood, in such lanes."""
 
     def __bool__(self) -> bool:
-        return bool(self.ready or self.unresolved or self.ended or self.cancel_requested)
+        return bool(
+            self.ready
+            or self.unresolved
+            or self.ended
+            or self.cancel_requested
+            or self.entered
+            or self.left
+        )
 
     def clear(self) -> None:
         self.ready = self.unresolved = False
         self.ended = []
         self.cancel_requested = []
+        self.entered = []
+        self.left = []
 
     def take(self, other: Hints) -> None:
         """Add the hints of another object, and leave it empty."""
@@ -153,6 +169,9 @@ class TableStep(ABC):
 
     def due_at(self, moments: Iterable[int]) -> None:  # noqa: B027  # not every store keeps it
         """Record the due times of jobs that have begun to wait."""
+
+    def now_stand(self, keys: Iterable[RowKey]) -> None:  # noqa: B027  # as above
+        """Record where pending jobs stand now that stood elsewhere, or nowhere."""
 
     def versions_erased(self, versions: Iterable[int]) -> None:  # noqa: B027  # as above
         """Record the last lease versions of erased jobs: if an id is used again, its leases must

@@ -21,6 +21,7 @@ LEAVE_DAYS: Final = """
     RETURNING before.jobs
 """
 SET_CLOCK: Final = "UPDATE store_state SET clock = $1, pace_clock = 0, pace_server = 0"
+INDEX_NONE: Final = "DELETE FROM indexed_lane"
 
 
 class Repair(TableClockRepair):
@@ -34,6 +35,9 @@ class Repair(TableClockRepair):
     def _set_clock(self, now: int) -> None:
         self._step.execute(SET_CLOCK, (now,))
         self._step.now = now
+        # Jobs are about to move without a word to the accelerator.
+        self._step.execute(INDEX_NONE)
+        self._step.rules_changed()
 
     def _before_archive(self, day: int) -> None:
         step = self._step

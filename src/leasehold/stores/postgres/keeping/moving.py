@@ -24,6 +24,7 @@ NOT_MOVED: Final = {
     "meta": "facts about the store; see `StoreCounters`",
     "worker": "processes that have the source open",
     "mark": "of connections to this server",
+    "indexed_lane": "of the accelerator beside this server",
     "change": "who follows the feed begins anew, and is told of a gap",
     "lane_delta": "read as a part of `lane`",
     "archive_day": "made with the partitions of the archive",

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from leasehold.core.contract.accelerator import LaneFront
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PROMOTED_AT_ONCE
 from leasehold.core.model.lease import Lease, LeaseRequest
@@ -24,6 +25,7 @@ from leasehold.core.rules.leasing import OpenQueue
 from leasehold.core.rules.serving import Row
 from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing.ends import Histories
+from leasehold.stores.postgres.leasing.indexed import IndexedLaneReader
 from leasehold.stores.postgres.leasing.order import (
     FOR_LEASING,
     FOR_LEASING_IN_GROUP,
@@ -55,13 +57,28 @@ NEXT_DUE: Final = """
                       AND EXISTS (SELECT 1 FROM ready WHERE ready.lane = lane.id)))
 """
 
-# With the first and last of their tiers: most lanes have only one.
+# With the first and last of their tiers: most lanes have only one. Without OFFSET, the server would
+# look for the first once to compare it and once more to return it.
 LANES_WITH_WORK: Final = """
     SELECT queue, id, task, failures_in_row, held_until, hold_micros, spread.first, spread.last
     FROM lane, LATERAL (SELECT (SELECT min(tier) FROM ready WHERE ready.lane = lane.id) AS first,
                                (SELECT max(tier) FROM ready WHERE ready.lane = lane.id) AS last
-    ) AS spread
+        OFFSET 0) AS spread
     WHERE queue = ANY($1) AND spread.first IS NOT NULL
+"""
+
+# The same beside an index of the first jobs of some lanes: of these, it is not asked for the first
+# tier, which may be behind many rows that cannot be removed. $2 are those with jobs that are known
+# up to a spot only, $3 those that are known as a whole, with and without jobs.
+LANES_BESIDE_INDEX: Final = """
+    SELECT queue, id, task, failures_in_row, held_until, hold_micros, spread.first, spread.last
+    FROM lane, LATERAL (
+        SELECT CASE WHEN id <> ALL($2) AND id <> ALL($3)
+                   THEN (SELECT min(tier) FROM ready WHERE ready.lane = lane.id) END AS first,
+               CASE WHEN id <> ALL($3)
+                   THEN (SELECT max(tier) FROM ready WHERE ready.lane = lane.id) END AS last
+        OFFSET 0) AS spread
+    WHERE queue = ANY($1) AND (spread.first IS NOT NULL OR id = ANY($2) OR id = ANY($3))
 """
 
 # The rows of `ready` were read and locked in this write, so they have not moved since. Columns that
@@ -113,22 +130,48 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
 class LeaseLook(TableLeaseLook):
     """One look at the jobs of a request."""
 
-    __slots__ = ()
+    __slots__ = ("_fronts",)
     histories = Histories
     finds_lanes_by_counters = False
     _step: Step
 
     def _open_lanes(self, queues: Mapping[str, OpenQueue]) -> None:
-        lanes = self._step.first(*ahead(self._request)[0])
-        for name, number, task, *breaker, first, last in lanes:
-            if name in queues:
-                state = BreakerState(*breaker)
+        self._fronts = self._known_fronts()
+        for name, number, task, *breaker, first, last in self._lanes_with_work():
+            if name not in queues:
+                continue
+            front, state = self._fronts.get(number), BreakerState(*breaker)
+            if front is None:
                 self._open_lane(queues[name], number, task, state, has_one_tier=first == last)
+            elif front.spots:
+                one_tier = front.spots[0][0] == (last if front.last is None else front.last[0])
+                self._open_lane(queues[name], number, task, state, has_one_tier=one_tier)
+
+    def _known_fronts(self) -> Mapping[int, LaneFront]:
+        """The first jobs of indexed lanes; not of a group, nor if this write has moved jobs, of
+        which the index is told when they are committed.
+        """
+        step, request = self._step, self._request
+        if not step.indexed or request.parent_id is not None or step.hints.entered:
+            return {}
+        lanes = [lane for lane, queue in step.indexed.items() if queue in request.queues]
+        return step.fronts.of(lanes, self._limit)
+
+    def _lanes_with_work(self) -> Iterable[Row]:
+        fronts, request = self._fronts, self._request
+        if not fronts:
+            return self._step.first(*ahead(request)[0])
+        whole = [lane for lane, front in fronts.items() if front.end is None]
+        values = (list(request.queues), list(fronts.keys() - set(whole)), whole)
+        return self._step.execute(LANES_BESIDE_INDEX, values)
 
     def _lane_reader(self, parent_id: str | None) -> LaneReader:
         step = self._step
         # Rows that are read are locked, so read no more than may be taken.
         page = min(self._limit, max(lane.queue.free for lane in self.lanes.values()))
+        if self._fronts:
+            return IndexedLaneReader(step.db, step.fronts, self._fronts, self._limit, page=page)
+        step.fronts.leased_from.update(self.lanes)
         if parent_id is not None:
             return LaneReader(step.db, FOR_LEASING_IN_GROUP, (parent_id,), page=page)
         # A write that is alone may have changed the jobs that were queried ahead.
@@ -229,6 +272,9 @@ class LeaseLook(TableLeaseLook):
                 or tier != default_tier(priority)
             ]
         step.execute(GRANT, (RowPlaces(places), list(grants), lengths, worker, now, life))
+        if step.indexed:
+            stood = zip(lanes, tiers, turns, seqs, strict=True)
+            step.hints.left += [key for key in stood if key[0] in step.indexed]
         step.push(len(rows))
         count_granted(step, ReadyRows(step), granted, waits, counted, placed)
         step.grants.add(grants)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from leasehold.core.model.budget import PARKED_KEYS_AT_ONCE, RESTED_AT_ONCE
+from leasehold.core.model.priority import default_tier
 from leasehold.core.rules.key_accounts import Key, KeyInLane
 from leasehold.core.rules.measuring import count_entered
 from leasehold.core.rules.serving import SEQ, TIER, TURN, Row
@@ -145,6 +146,11 @@ class ReadyRows(TableReady):
     def enter_new(self, newcomers: Sequence[Newcomer]) -> None:
         self._step.look_again()
         self._step.many(ENTER_NEW, newcomers)
+        if self._step.indexed:
+            self._step.now_stand(
+                (lane, default_tier(priority), turn, seq)
+                for lane, priority, turn, seq, _ in newcomers
+            )
         count_entered(self._step.count, newcomers)
 
     def _take_out(self, jobs: Sequence[PendingJob]) -> Sequence[tuple[int, int]]:
@@ -202,9 +208,9 @@ NEXT_TIER_OF_GROUP: Final = """
 PAGE: Final = 100
 """How many jobs are read at once if it is not known how many are wanted."""
 
-_BEFORE_ALL: Final = -(1 << 62)
+BEFORE_ALL: Final = -(1 << 62)
 """Before every turn; turns of deadlines may be negative."""
-_BEFORE_ALL_TIERS: Final = (-1, _BEFORE_ALL, 0)
+BEFORE_ALL_TIERS: Final = (-1, BEFORE_ALL, 0)
 
 FOR_LEASING: Final = Statements(SPREAD, NEXT_TIER, READY_IN_LANE, READY_IN_TIER)
 """The columns of a lease."""
@@ -218,7 +224,7 @@ FOR_COUNTING: Final = Statements(SPREAD, NEXT_TIER, PLACES_IN_LANE, PLACES_IN_TI
 
 def first_jobs(lane: int, page: int) -> Statement:
     """The first statement with which `LaneReader.jobs` reads a lane for a lease."""
-    return READY_IN_LANE, (lane, *_BEFORE_ALL_TIERS, page)
+    return READY_IN_LANE, (lane, *BEFORE_ALL_TIERS, page)
 
 
 class LaneReader(TableLaneReader):
@@ -242,10 +248,10 @@ class LaneReader(TableLaneReader):
         self._page = page
 
     def jobs(self, lane: int) -> Iterator[Row]:
-        return self._pages(self._statements.in_lane, lane, _BEFORE_ALL_TIERS)
+        return self._pages(self._statements.in_lane, lane, BEFORE_ALL_TIERS)
 
     def jobs_of_tier(self, lane: int, tier: int) -> Iterator[Row]:
-        return self._pages(self._statements.in_tier, lane, (tier, _BEFORE_ALL, 0))
+        return self._pages(self._statements.in_tier, lane, (tier, BEFORE_ALL, 0))
 
     def _pages(self, statement: str, lane: int, begin: tuple[int, int, int]) -> Iterator[Row]:
         """The rows of a lane after this place, a page at a time. The first page is requested at

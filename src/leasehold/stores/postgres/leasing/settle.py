@@ -138,7 +138,7 @@ def exchange(
     sent = []
     if settlements:
         sent.append(ahead(settlements) if completions is None else completions.ahead)
-    if request is not None and request.limit > 0:
+    if request is not None and request.limit > 0 and not database.remembered.has_indexed(queues):
         sent += leasing.ahead(request, _probable_lane(database, request) if is_light else None)
     try:
         return database.write(

@@ -68,6 +68,7 @@ def lone_job(database: Database, drafts: Sequence[Draft]) -> LoneJob | None:
     lane = database.lanes.known(draft.queue, draft.task)
     if (
         lane is None
+        or lane in known.indexed
         or known.settings.draft_defaults is not None
         or draft.run_at is not None
         or draft.delay_seconds

@@ -197,6 +197,8 @@ def _within(
                 with Loans(database.accelerator) as loans:
                     with _part(db):
                         answer, step = database.carry_out(db, judged, tries.way, loans)
+                        # Behind its commit, nobody could.
+                        database.fronts.tell(step.hints)
                         if step.hints.ready:
                             db.execute(NOTIFY, (database.address.schema,))
                     loans.keep()

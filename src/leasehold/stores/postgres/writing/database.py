@@ -50,6 +50,7 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError, StoreLostError
 from leasehold.forking import at_fork
 from leasehold.interrupts import SHIELD
+from leasehold.stores.postgres.leasing.fronts import Fronts
 from leasehold.stores.postgres.leasing.order import ReadyRows
 from leasehold.stores.postgres.leasing.recover import take_back_restored
 from leasehold.stores.postgres.leasing.unanswered import Unanswered
@@ -129,7 +130,7 @@ class Database(TableDatabase):
         """The parent's connections after a fork, kept so that garbage collection does not close
         them.
         """
-        self.remembered = Remembered(self.address.shown)
+        self.remembered = self._nothing_remembered()
         self.version_base = 0
         self._closed = False
         self._begin()
@@ -156,12 +157,16 @@ class Database(TableDatabase):
         self.group_rounds = GroupRounds()
         self.marks = Marks(self.env)
         self.unanswered = Unanswered()
+        self.fronts = Fronts(self.accelerator)
 
     def begin_anew_in_child(self) -> None:
         """After a fork: connections, threads and listeners are the parent's."""
         self._inherited.append((self._lending, self.session))
         self._begin()
         self.session.serve(self.store_id)
+
+    def _nothing_remembered(self) -> Remembered:
+        return Remembered(self.address.shown, has_index=self.accelerator is not None)
 
     def close(self) -> None:
         self._closed = True
@@ -422,14 +427,14 @@ class Database(TableDatabase):
         if found.server_was_started or found.version_base != self.version_base:
             # The server may have lost rows that this process remembers.
             self.lanes.forget()
-            self.remembered = Remembered(self.address.shown)
+            self.remembered = self._nothing_remembered()
             self.version_base = found.version_base
         known = self.remembered.at(db, found)
         if db.is_own:
             self.remembered.note(found)
         now = self.clock.time(found.clock, found.server, found.pace)
         numbers = self.remembered.worker_numbers(now // MINUTE_MICROS)
-        step = Step(db, self.env, now, found, known, numbers, sent, loans, alone=alone)
+        step = Step(db, self.env, now, found, known, numbers, sent, loans, self.fronts, alone=alone)
         step.grants = self.grants
         return step
 
@@ -461,6 +466,7 @@ class Database(TableDatabase):
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
             with SHIELD:  # It briefly holds locks.
+                self.fronts.tell(hints)
                 self.session.send(hints, are_told=are_told)
 
     # -- reading -----------------------------------------------------------------------------

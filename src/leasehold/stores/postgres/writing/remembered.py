@@ -6,7 +6,7 @@ read at one generation remain valid while it is the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.seals import check_unsealed
@@ -57,6 +57,10 @@ RAISE_VERSIONS: Final = """
         table_number = store_state.tableoid::bigint, version_base = greatest(
         version_base, (extract(epoch FROM clock_timestamp()) * 1048576)::bigint - last.number)
     FROM (SELECT nextval('lease_version') AS number) AS last RETURNING version_base
+"""
+
+READ_INDEXED: Final = """
+    SELECT lane.id, lane.queue FROM indexed_lane JOIN lane ON lane.id = indexed_lane.lane
 """
 
 _NONE: Final = RuleBook()
@@ -132,13 +136,19 @@ class Known(NamedTuple):
     rules: RuleBook
     settings_at: int
     settings: SettingsInForce
+    indexed: Mapping[int, str]
+    """The lanes of which an accelerator keeps the order, each with its queue, at the generation of
+    the rules.
+    """
 
 
 class Remembered:
     """One process's memory; a write that finds another generation reads again."""
 
-    def __init__(self, shown: str) -> None:
+    def __init__(self, shown: str, *, has_index: bool) -> None:
         self._shown = shown
+        self._has_index = has_index
+        """Whether this process tells an accelerator where jobs stand."""
         self.known: Known | None = None
         """The rules and settings read last, which a write will probably find unchanged."""
         self._workers: tuple[int, dict[tuple[str, int], int]] = (0, {})
@@ -170,6 +180,11 @@ class Remembered:
         """The rules read last."""
         return _NONE if self.known is None else self.known.rules
 
+    def has_indexed(self, queues: Collection[str]) -> bool:
+        """Whether any lane of these queues probably has its order kept by an accelerator."""
+        known = self.known
+        return known is not None and any(queue in queues for queue in known.indexed.values())
+
     def at(self, db: SqlConnection, found: StateRow) -> Known:
         """Rules and settings at these generations, which must be committed."""
         known = self.known
@@ -179,6 +194,9 @@ class Remembered:
             # for one here.
             row = db.execute(READ_SEAL).fetchone()
             check_unsealed(None if row is None else row[0], self._shown)
-            known = Known(at[0], read_rules(db), at[1], read_settings(db))
+            indexed: dict[int, str] = {}
+            if self._has_index:
+                indexed.update(db.execute(READ_INDEXED).fetchall())
+            known = Known(at[0], read_rules(db), at[1], read_settings(db), indexed)
             self.known = known
         return known

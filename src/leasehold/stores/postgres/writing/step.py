@@ -10,9 +10,11 @@ from typing import Any, Final
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import BANDS, MINUTE_MICROS, SUMMED
 from leasehold.core.model.status import Status
+from leasehold.core.rules.placing import RowKey
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
+from leasehold.stores.postgres.leasing.fronts import Fronts
 from leasehold.stores.postgres.reading.figures import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.postgres.rules import known
 from leasehold.stores.postgres.rules.known import StartBook, read_rules
@@ -104,6 +106,7 @@ class Step(TableStep):
         worker_numbers: dict[tuple[str, int], int],
         ahead: dict[str, tuple[Sequence[Any], SqlCursor]],
         loans: Loans,
+        fronts: Fronts,
         *,
         alone: bool,
     ) -> None:
@@ -113,6 +116,9 @@ class Step(TableStep):
         self.execute = db.execute
         self.many = db.many
         self.loans = loans
+        self.fronts = fronts
+        self.indexed = known.indexed
+        """The lanes of which an accelerator keeps the order, each with its queue."""
         self.alone = alone
         self.found = found
         self.somebody_waits = found.somebody_waits
@@ -167,6 +173,10 @@ class Step(TableStep):
         """Record the due times of jobs that have begun to wait."""
         known = () if self.next_due is None else (self.next_due,)
         self.next_due = min((*known, *moments), default=None)
+
+    def now_stand(self, keys: Iterable[RowKey]) -> None:
+        if self.indexed:
+            self.hints.entered += [key for key in keys if key[0] in self.indexed]
 
     def attempts_failed(self, failed: Sequence[tuple[int, str, JobError]]) -> None:
         if failed:

@@ -101,6 +101,12 @@ CREATE INDEX lane_by_hold ON lane (held_until) WHERE held_until IS NOT NULL;
 -- And those whose breaker has counted failures, likewise.
 CREATE INDEX lane_failing ON lane (id) WHERE failures_in_row > 0;
 
+-- The lanes whose first jobs are found through an accelerator (`keeping/index_keeper.py`): every write
+-- that lets a job enter one of them tells it so.
+CREATE TABLE indexed_lane (
+    lane bigint PRIMARY KEY
+);
+
 -- What writes that go side by side have counted: a row each, so that none waits for another's counter.
 -- A write that has the store to itself folds them into `lane` first. NULL is nothing.
 CREATE TABLE lane_delta (

@@ -1,0 +1,182 @@
+"""Which lanes have their order kept by the accelerator, and the thread that keeps it.
+
+Normally none has: PostgreSQL finds the first job of a lane by a seek. But as long as somebody keeps
+an old snapshot open, the server may remove no row that was deleted since, and each lease reads past
+the rows of all jobs that were leased meanwhile. The keeper counts these rows, in the lanes that its
+process leases from. Where there are too many, the lane is *indexed*: from the commit of a write
+that has the store to itself, every write that lets a job enter the lane tells the accelerator, and
+leases ask that. The keeper fills the lane there, again and again: what was lost on the way is found
+by the next filling. When the rows are removed, the lane is indexed no more.
+
+One process fills a lane at a time, under an advisory lock, which only saves work.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+import psycopg
+
+from leasehold.core.contract.accelerator import Accelerator, Spot
+from leasehold.errors import LeaseholdError
+from leasehold.stores.postgres.leasing.fronts import SPOTS_KEPT
+from leasehold.stores.postgres.server.connection import SqlConnection, unnested
+from leasehold.stores.postgres.writing.database import Database
+from leasehold.stores.postgres.writing.step import Step
+
+logger = logging.getLogger("leasehold.store")
+
+DEAD_ROWS_MAX: Final = 10_000
+"""A lane is indexed when a lease reads past more dead rows than this: that takes about as long as
+asking the accelerator, and confirming what it says.
+"""
+DEAD_ROWS_MIN: Final = 1_000
+"""It is indexed no more when there are fewer."""
+LANES_MAX: Final = 50
+"""How many lanes are indexed at most, and looked at in one round."""
+
+LOOK_SECONDS: Final = 2.0
+"""How often the keeper looks."""
+FILL_SECONDS: Final = 15.0
+"""How old a filling may be."""
+FILL_AGAIN_SECONDS: Final = 0.5
+"""How old it is at least when the lane is filled again because leases asked for it."""
+REST_FACTOR: Final = 5
+"""After a round, the keeper rests this many times as long as it took."""
+REFUSED_SECONDS: Final = 60.0
+"""How long it waits after others did not let it change which lanes are indexed."""
+
+READ_PAST: Final = """
+    EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, FORMAT JSON)
+    SELECT tier FROM ready WHERE lane = {} ORDER BY lane, tier, turn, seq LIMIT 1
+"""
+FIRST: Final = """
+    SELECT tier, turn, seq FROM ready WHERE lane = $1 ORDER BY lane, tier, turn, seq LIMIT $2
+"""
+MAY_FILL: Final = "SELECT pg_try_advisory_xact_lock(hashtextextended('leasehold index ' || $1, $2))"
+INDEXED: Final = "SELECT lane FROM indexed_lane ORDER BY lane"
+NAMES: Final = "SELECT id, queue, task FROM lane WHERE id = ANY($1)"
+INDEX: Final = f"""
+    INSERT INTO indexed_lane SELECT * FROM {unnested("bigint")} ON CONFLICT DO NOTHING
+"""
+INDEX_NO_MORE: Final = "DELETE FROM indexed_lane WHERE lane = ANY($1)"
+
+
+class IndexKeeper:
+    """Keeps the index of one store, in a thread of its own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+        self._may_change_at = 0.0
+
+    def begin(self) -> None:
+        """Start the thread if there is an accelerator; called by each worker every second."""
+        if self._database.accelerator is None or self._closed.is_set():
+            return
+        # A forked child has no thread yet.
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._keep, name="leasehold-index", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._closed.set()
+        self._database.fronts.is_short.set()
+        if self._thread is not None:
+            self._thread.join(LOOK_SECONDS)
+
+    def _keep(self) -> None:
+        fronts, clock = self._database.fronts, self._database.env.clock
+        while not self._closed.is_set():
+            began, is_asked = clock.monotonic(), fronts.is_short.is_set()
+            fronts.is_short.clear()
+            try:
+                self.look(FILL_AGAIN_SECONDS if is_asked else FILL_SECONDS)
+            except (LeaseholdError, psycopg.Error) as error:
+                # Leases and settlements meet it too, and say it.
+                logger.debug("%s: no look at the index: %s", self._database.address.shown, error)
+            self._closed.wait(REST_FACTOR * (clock.monotonic() - began))
+            fronts.is_short.wait(LOOK_SECONDS)
+
+    def look(self, seconds_max: float = FILL_SECONDS) -> None:
+        """One round: fill the indexed lanes that were not filled for so long, and change which
+        lanes are indexed.
+        """
+        database, accelerator = self._database, self._database.accelerator
+        if accelerator is None or not accelerator.is_up:
+            return
+        leased_from, database.fronts.leased_from = database.fronts.leased_from, set()
+        with database.beside_all() as db:
+            indexed = {lane for (lane,) in db.execute(INDEXED)}
+            looked_at = sorted(leased_from - indexed)[: LANES_MAX - len(indexed)]
+            slow = [lane for lane in looked_at if _dead_rows(db, lane) > DEAD_ROWS_MAX]
+        fast = [lane for lane in sorted(indexed) if self._fill(accelerator, lane, seconds_max)]
+        clock = database.env.clock
+        if (slow or fast) and clock.monotonic() >= self._may_change_at:
+            self._may_change_at = clock.monotonic() + REFUSED_SECONDS
+            self.change(slow, fast)
+            self._may_change_at = 0.0
+
+    def change(self, more: Sequence[int], fewer: Sequence[int]) -> None:
+        """Begin to index these lanes, and index those no more."""
+        database, accelerator = self._database, self._database.accelerator
+        if accelerator is None:
+            return
+
+        def write(step: Step) -> None:
+            step.many(INDEX, [(lane,) for lane in more])
+            step.execute(INDEX_NO_MORE, (list(fewer),))
+            # All processes learn of it with their next write.
+            step.rules_changed()
+
+        database.write(write)
+        for lane in more:
+            self._fill(accelerator, lane, 0.0)
+        accelerator.ready_index.forget(fewer)
+        self._log(more, "%s: an old transaction keeps rows of leased jobs in PostgreSQL; until it "
+                  "ends, leases find the jobs of queue %r, task %r, through Redis")  # fmt: skip
+        self._log(fewer, "%s: leases find the jobs of queue %r, task %r, without Redis again")
+
+    def _log(self, lanes: Collection[int], message: str) -> None:
+        if lanes:
+            with self._database.beside_all() as db:
+                for _, queue, task in db.execute(NAMES, (list(lanes),)).fetchall():
+                    logger.info(message, self._database.address.shown, queue, task)
+
+    def _fill(self, accelerator: Accelerator, lane: int, seconds_max: float) -> bool:
+        """Fill a lane unless that was done in this time, or is being done. Returns whether it need
+        not be indexed any more.
+        """
+        index, database = accelerator.ready_index, self._database
+        age = index.age_seconds(lane)
+        if age is not None and age < seconds_max:
+            return False
+        with database.beside_all() as db:
+            row: Any = db.execute(MAY_FILL, (database.address.schema, lane)).fetchone()
+            if not row[0]:
+                return False
+
+            def read() -> tuple[Sequence[Spot], bool]:
+                spots: Any = db.execute(FIRST, (lane, SPOTS_KEPT)).fetchall()
+                return spots, len(spots) < SPOTS_KEPT
+
+            index.fill(lane, read)
+            return _dead_rows(db, lane) < DEAD_ROWS_MIN
+
+
+def _dead_rows(db: SqlConnection, lane: int) -> int:
+    """How many rows a lease reads past to find the first job of a lane."""
+    for _ in range(2):
+        # The first look makes the server note the rows that nobody needs, which the second one and
+        # all leases skip.
+        row: Any = db.execute(READ_PAST.format(lane)).fetchone()
+        plan: Any = row[0][0]["Plan"]
+        read: int = plan["Plans"][0].get("Heap Fetches", 0)
+        if read < DEAD_ROWS_MIN:
+            break
+    return read
