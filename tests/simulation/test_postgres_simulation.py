@@ -1,10 +1,11 @@
 """The production code in the simulator, on PostgreSQL: no promise is broken, and the answers are
-those of the other stores.
+those of the other stores; also where leases find all jobs through Redis.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -12,22 +13,36 @@ from leasehold.testing.simulator import Scenario, replay, simulate
 from leasehold.testing.simulator.runner import MakeStore
 from leasehold.testing.simulator.stores import memory_store
 from support.effort import drawn
+from support.redis_servers import needs_redis, redis_server
 from support.servers import Schemas, needs_psycopg
 
 needs_psycopg()
+needs_redis()
 
+from leasehold.stores.postgres.keeping import index_keeper  # noqa: E402
 from leasehold.stores.postgres.server import lending  # noqa: E402
+from leasehold.stores.redis import address  # noqa: E402
+from support.indexed_store import IndexedStore  # noqa: E402
 from support.lent_store import LentStore  # noqa: E402
 
 SEEDS = range(3000, 3000 + drawn(4))
 TRACE_SEEDS = range(4000, 4000 + drawn(12))
 
 
-@pytest.fixture(scope="module")
-def make_store(schemas: Schemas) -> Iterator[MakeStore]:
-    with pytest.MonkeyPatch.context() as patch:
+@pytest.fixture(scope="module", params=["plain", "indexed"])
+def make_store(schemas: Schemas, request: pytest.FixtureRequest) -> Iterator[MakeStore]:
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(lending, "open_pool", schemas.open_pool)
-        yield lambda env: LentStore(schemas, env)
+        if request.param == "plain":
+            yield lambda env: LentStore(schemas, env)
+            return
+        # A busy machine is not to be taken for a server that is away.
+        patch.setattr(address, "TIMEOUT_SECONDS", 20.0)
+        # Most lanes are then known up to some spot only, and read on from there.
+        patch.setattr(index_keeper, "SPOTS_KEPT", 3)
+        server = stack.enter_context(redis_server())
+        yield lambda env: IndexedStore(schemas, server, env)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,12 +1,13 @@
-"""Redis beside PostgreSQL keeps every clause, and lets rated queues go side by side.
+"""Redis beside PostgreSQL keeps every clause, also where leases find all jobs through it, and lets
+rated queues go side by side.
 
-The order of jobs, their leases and all exact limits are PostgreSQL's own with and without it.
+Leases and all exact limits are PostgreSQL's own with and without it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
 import pytest
@@ -14,10 +15,8 @@ import pytest
 from leasehold.connect import connect
 from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.store import Store
-from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
 from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.model.records import Submitted
-from leasehold.env import Env
 from leasehold.errors import RateLimitedError, StoreBusyError
 from leasehold.testing.conformance import MakeStore, StoreConformance
 from leasehold.testing.conformance.base import at_once, draft, submit
@@ -32,14 +31,11 @@ needs_redis()
 
 import psycopg  # noqa: E402
 
-from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.clauses import NOT_KEPT  # noqa: E402
 from leasehold.stores.postgres.reading import feed  # noqa: E402
 from leasehold.stores.postgres.server import lending, session  # noqa: E402
-from leasehold.stores.redis import RedisAccelerator, address  # noqa: E402
-
-
-NOT_INDEXED = "SELECT id FROM lane WHERE id NOT IN (SELECT lane FROM indexed_lane)"
+from leasehold.stores.redis import address  # noqa: E402
+from support.indexed_store import IndexedStore  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -54,50 +50,15 @@ def server() -> Iterator[RedisServer]:
         yield running
 
 
-class AcceleratedStore(PostgresStore):
-    """One whose leases find all jobs through Redis, and whose schema is used again later."""
-
-    def __init__(self, schemas: Schemas, server: RedisServer, env: Env) -> None:
-        self._schemas = schemas
-        self._url = schemas.lend()
-        # The id of a store whose schema was used before is the same, and so are its buckets.
-        server.command("FLUSHALL")
-        super().__init__(self._url, env=env, accelerator=RedisAccelerator(server.url, env=env))
-
-    def exchange(
-        self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
-    ) -> Exchange:
-        self._index_all()
-        return super().exchange(settlements, request)
-
-    def exchange_once(
-        self,
-        request_id: str,
-        settlements: Sequence[Settlement] = (),
-        request: LeaseRequest | None = None,
-    ) -> Exchange:
-        self._index_all()
-        return super().exchange_once(request_id, settlements, request)
-
-    def _index_all(self) -> None:
-        """Index the lanes that are not yet."""
-        with self._database.read() as db:
-            new = [lane for (lane,) in db.execute(NOT_INDEXED)]
-        if new:
-            self._index_keeper.change(new, [])
-
-    def close(self) -> None:
-        super().close()
-        self._schemas.take_back(self._url, "DROP TABLE IF EXISTS public.app_row")
-
-
 @pytest.fixture
 def make_store(schemas: Schemas, server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> MakeStore:
     monkeypatch.setattr(lending, "open_pool", schemas.open_pool)
-    return lambda env: AcceleratedStore(schemas, server, env)
+    return lambda env: IndexedStore(schemas, server, env)
 
 
 class TestWithRedis(StoreConformance):
+    """All lanes are indexed, as they are while leases are slow without Redis."""
+
     not_kept = NOT_KEPT
     # Who begins to listen is told to look, since there may have been news before.
     test_txn_2_listeners_hear_of_it_after_the_commit = None  # type: ignore[assignment]
