@@ -90,6 +90,29 @@ def lent_stores(
     return partial(LentStore, schemas)
 
 
+@pytest.fixture
+def indexed_stores(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Env], Store]]:
+    """The same, with leases that find all jobs through Redis, which knows only a few of each lane;
+    the rest is read on from there.
+    """
+    from support.redis_servers import needs_redis, redis_server
+
+    needs_redis()
+    request.getfixturevalue("lent_stores")
+    from leasehold.stores.postgres.keeping import index_keeper
+    from leasehold.stores.redis import address
+    from support.indexed_store import IndexedStore
+
+    # A busy machine is not to be taken for a server that is away.
+    monkeypatch.setattr(address, "TIMEOUT_SECONDS", 20.0)
+    monkeypatch.setattr(index_keeper, "SPOTS_KEPT", 3)
+    monkeypatch.setattr(index_keeper, "DEAD_ROWS_MIN", -1)
+    with redis_server() as server:
+        yield partial(IndexedStore, request.getfixturevalue("schemas"), server)
+
+
 @pytest.fixture(scope="session")
 def commands() -> Iterator[Nursery]:
     """Where commands of the command line come from, quickly."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -39,6 +39,9 @@ from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import parking as shelf
 from support.effort import THOROUGH, drawn
 from support.machines import OnMemory, OnSQLite
+
+if TYPE_CHECKING:
+    from support.indexed_store import IndexedStore
 
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
     [Complete(), Complete(), Fail(JobError("OSError", "x")), Release(), Snooze(3)]
@@ -275,6 +278,23 @@ def test_the_same_on_postgresql(lent_stores: Callable[[Env], Store]) -> None:
 
     few = settings(max_examples=drawn(12), stateful_step_count=50, deadline=None)
     run_state_machine_as_test(PostgresKeys, settings=few)
+
+
+def test_the_same_on_postgresql_through_redis(
+    indexed_stores: Callable[[Env], IndexedStore],
+) -> None:
+    class IndexedKeys(KeysMachine):
+        store: IndexedStore
+
+        def make_store(self, env: Env) -> Store:
+            return indexed_stores(env)
+
+        @rule()
+        def fill(self) -> None:
+            self.store.fill()
+
+    few = settings(max_examples=drawn(12), stateful_step_count=50, deadline=None)
+    run_state_machine_as_test(IndexedKeys, settings=few)
 
 
 TestMemoryKeys = MemoryKeys.TestCase

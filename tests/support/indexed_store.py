@@ -47,6 +47,10 @@ class IndexedStore(PostgresStore):
         index_all(self)
         return super().exchange_once(request_id, settlements, request)
 
+    def fill(self) -> None:
+        """Have Redis learn all lanes anew, as it regularly does."""
+        self._index_keeper.look(0.0)
+
     def close(self) -> None:
         super().close()
         self._schemas.take_back(self._url, "DROP TABLE IF EXISTS public.app_row")
