@@ -29,8 +29,10 @@ STORE = {
     "warning": None,
     "writing": [],
     "seal": None,
+    "oldest_transaction": None,
     "redis": {"path": "redis://cache", "is_up": True, "problem": None, "evicted_keys": 0},
 }
+OLD = {"oldest_transaction": {"pid": 9, "application": "pg_dump", "host": "db2", "seconds": 601.0}}
 FULL = {"is_up": True, "evicted_keys": 1234, "used_bytes": 95, "max_bytes": 100}
 AWAY = {"is_up": False, "problem": "connection refused"}
 SCHEDULE = declared(
@@ -150,6 +152,7 @@ def test_a_store_in_memory_has_no_disk() -> None:
         ("write_lock", "critical", "is busy for 1m", facts({"writing": [held(60)]})),
         ("write_lock", "critical", "7 (stopped)", facts({"writing": [held(1, stopped=True)]})),
         ("seal", "critical", "is being moved", facts({"seal": "it is being moved: run it again"})),
+        ("old_transaction", "warning", "(pg_dump, db2) has had", facts(OLD)),
         ("redis", "warning", "refused", facts({"redis": {"path": "redis://cache", **AWAY}})),
         ("redis", "critical", "1,234 key", facts({"redis": {"path": "redis://cache", **FULL}})),
         ("clock", "warning", "3s", facts(wall_clock=NOW - timedelta(seconds=3))),

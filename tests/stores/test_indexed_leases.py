@@ -20,7 +20,7 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.outcome import Complete, Outcome, Release
 from leasehold.core.model.queue_config import QueueConfig
-from leasehold.env import SYSTEM
+from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.testing.conformance.base import at_once, draft, settle, submit
 from support.redis_servers import RedisServer, needs_redis, redis_server
 from support.servers import Schemas, needs_psycopg
@@ -208,6 +208,31 @@ def test_without_redis_no_lane_is_indexed(
     without._index_keeper.begin()
     without._index_keeper.look()
     assert not is_indexed(without)
+    assert not old_transaction.closed
+
+
+def test_a_redis_that_refuses_is_not_asked_for_long(
+    url: str, old_transaction: psycopg.Connection, server: RedisServer
+) -> None:
+    clock = ManualClock()
+    store = connect(url, env=Env(clock=clock))
+    assert isinstance(store, PostgresStore)
+    with closing(store):
+        submit(store, *named(0, 100))
+        drain(store, 40)
+        # It can do the rest, such as counting, so it is not away.
+        server.command("ACL", "SETUSER", "default", "-zadd")
+        store._index_keeper.look()
+        assert store.describe()["redis"]["is_up"]
+        assert not is_indexed(store)
+        server.command("ACL", "SETUSER", "default", "+zadd")
+        drain(store, 1)
+        store._index_keeper.look()
+        assert not is_indexed(store), "tried again at once"
+        clock.advance(index_keeper.REFUSED_SECONDS)
+        drain(store, 1)
+        store._index_keeper.look()
+        assert is_indexed(store)
     assert not old_transaction.closed
 
 

@@ -22,7 +22,7 @@ from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.settings import HEARTBEAT_SECONDS
 from leasehold.observe.findings import Finding, Level
 from leasehold.observe.redis_health import redis
-from leasehold.observe.writing_health import seal, write_lock
+from leasehold.observe.writing_health import old_transaction, seal, write_lock
 
 SKEW_SECONDS_WARNING: Final = 2.0
 SKEW_SECONDS_CRITICAL: Final = 60.0
@@ -405,6 +405,7 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     write_ahead_log,
     write_lock,
     seal,
+    old_transaction,
     redis,
     clock,
     workers,

@@ -44,4 +44,6 @@ def redis(facts: RedisFacts) -> Finding | None:
             advice="give Redis more memory, or Leasehold a Redis of its own: it needs a few "
             "hundred bytes for each client",
         )
-    return Finding(check="redis", level=Level.OK, found=f"{known['path']} answers")
+    lanes = known.get("indexed_lanes")
+    more = f"; leases find the jobs of {counted(lanes, 'task')} through it" if lanes else ""
+    return Finding(check="redis", level=Level.OK, found=f"{known['path']} answers{more}")

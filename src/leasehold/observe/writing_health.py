@@ -1,4 +1,6 @@
-"""Whether a store can be written to: locks that are held, and seals left behind."""
+"""Whether a store can be written to, and quickly: locks that are held, seals left behind, and
+transactions left open.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,9 @@ from leasehold.observe.findings import Finding, Level
 
 WRITE_SECONDS_WARNING: Final = 5.0
 WRITE_SECONDS_CRITICAL: Final = 30.0
+
+TRANSACTION_SECONDS_MAX: Final = 600.0
+"""Transactions of applications and of backups of a small database take less."""
 
 
 class WritingFacts(Protocol):
@@ -62,3 +67,22 @@ def write_lock(facts: WritingFacts) -> Finding | None:
             else f"look at process {pid}; if it is stuck, end it: {held.get('end', f'kill {pid}')}",
         )
     return Finding(check="write_lock", level=Level.OK, found="free")
+
+
+def old_transaction(facts: WritingFacts) -> Finding | None:
+    """A database keeps every row that was deleted while a transaction is open."""
+    if "oldest_transaction" not in facts.store:
+        return None
+    oldest = facts.store["oldest_transaction"]
+    if oldest is None or oldest["seconds"] < TRANSACTION_SECONDS_MAX:
+        return Finding(check="old_transaction", level=Level.OK, found="none")
+    pid, application = oldest["pid"], oldest["application"] or "no application name"
+    return Finding(
+        check="old_transaction",
+        level=Level.WARNING,
+        found=f"process {pid} of the server ({application}, {oldest['host']}) has had a "
+        f"transaction open for {duration_text(oldest['seconds'])}",
+        meaning="PostgreSQL cannot remove rows that were deleted since: tables grow, and leases "
+        "become slower with each job unless the store has a Redis",
+        advice=f"commit it or roll it back; if nobody needs it: SELECT pg_terminate_backend({pid})",
+    )

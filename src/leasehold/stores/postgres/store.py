@@ -210,7 +210,11 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         with self._database.read() as db:
             described = inspection.describe(db, self._database.address)
             described["writing"] = who_writes(self._database.turn.holders(db))
-        return described if accelerator is None else {**described, **accelerator.describe()}
+            indexed_lanes = inspection.indexed_lanes(db)
+        if accelerator is not None:
+            for name, known in accelerator.describe().items():
+                described[name] = {**known, "indexed_lanes": indexed_lanes}
+        return described
 
     def looking(self) -> PostgresStore:
         return self if self._looking is None else self._store_of_looks

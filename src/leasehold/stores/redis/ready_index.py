@@ -43,7 +43,7 @@ _FUNCTIONS: Final = """
         if type(set) == 'table' then redis.call('DEL', facts) return nil end
         if not set then return nil end
         local empty = redis.pcall('ZSCORE', set, '')
-        if type(empty) == 'table' then redis.call('DEL', set) return nil end
+        if type(empty) == 'table' then redis.call('UNLINK', set) return nil end
         return empty and set or nil
     end
     local function add(set, spots)
@@ -104,21 +104,21 @@ ADD: Final = f"""
 END: Final = f"""
     {_FUNCTIONS}
     local set = set_of(KEYS[1], 'next')
-    if set ~= ARGV[1] then redis.call('DEL', ARGV[1]) return 0 end
+    if set ~= ARGV[1] then redis.call('UNLINK', ARGV[1]) return 0 end
     local before = redis.call('HGET', KEYS[1], 'set')
     redis.call('HSET', KEYS[1], 'set', set, 'end', ARGV[2])
     redis.call('HDEL', KEYS[1], 'next')
     if ARGV[2] ~= '' then redis.call('ZREMRANGEBYLEX', set, '(' .. ARGV[2], '+') end
     redis.call('PEXPIRE', set, 2 * ARGV[3])
     redis.call('PEXPIRE', KEYS[1], ARGV[3])
-    if before then redis.call('DEL', before) end
+    if before then redis.call('UNLINK', before) end
     return 1
 """
 FORGET: Final = """
     for _, facts in ipairs(KEYS) do
         for _, name in ipairs({'set', 'next'}) do
             local set = redis.pcall('HGET', facts, name)
-            if type(set) == 'string' then redis.call('DEL', set) end
+            if type(set) == 'string' then redis.call('UNLINK', set) end
         end
         redis.call('DEL', facts)
     end

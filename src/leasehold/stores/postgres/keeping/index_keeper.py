@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import psycopg
@@ -47,7 +47,7 @@ FILL_AGAIN_SECONDS: Final = 0.5
 REST_FACTOR: Final = 5
 """After a round, the keeper rests this many times as long as it took."""
 REFUSED_SECONDS: Final = 60.0
-"""How long it waits after others did not let it change which lanes are indexed."""
+"""How long it waits before it changes again which lanes are indexed, if that was in vain."""
 
 READ_PAST: Final = """
     EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, FORMAT JSON)
@@ -60,9 +60,10 @@ MAY_FILL: Final = "SELECT pg_try_advisory_xact_lock(hashtextextended('leasehold 
 INDEXED: Final = "SELECT lane FROM indexed_lane ORDER BY lane"
 NAMES: Final = "SELECT id, queue, task FROM lane WHERE id = ANY($1)"
 INDEX: Final = f"""
-    INSERT INTO indexed_lane SELECT * FROM {unnested("bigint")} ON CONFLICT DO NOTHING
+    INSERT INTO indexed_lane SELECT * FROM {unnested("bigint")}
+    ON CONFLICT DO NOTHING RETURNING lane
 """
-INDEX_NO_MORE: Final = "DELETE FROM indexed_lane WHERE lane = ANY($1)"
+INDEX_NO_MORE: Final = "DELETE FROM indexed_lane WHERE lane = ANY($1) RETURNING lane"
 
 
 class IndexKeeper:
@@ -100,7 +101,8 @@ class IndexKeeper:
             except (LeaseholdError, psycopg.Error) as error:
                 # Leases and settlements meet it too, and say it.
                 logger.debug("%s: no look at the index: %s", self._database.address.shown, error)
-            self._closed.wait(REST_FACTOR * (clock.monotonic() - began))
+            took = clock.monotonic() - began
+            self._closed.wait(max(FILL_AGAIN_SECONDS, REST_FACTOR * took))
             fronts.is_short.wait(LOOK_SECONDS)
 
     def look(self, seconds_max: float = FILL_SECONDS) -> None:
@@ -115,32 +117,40 @@ class IndexKeeper:
             indexed = {lane for (lane,) in db.execute(INDEXED)}
             looked_at = sorted(leased_from - indexed)[: LANES_MAX - len(indexed)]
             slow = [lane for lane in looked_at if _dead_rows(db, lane) > DEAD_ROWS_MAX]
-        fast = [lane for lane in sorted(indexed) if self._fill(accelerator, lane, seconds_max)]
+        old = [lane for lane in sorted(indexed) if _is_old(accelerator, lane, seconds_max)]
+        useless = [lane for lane in old if not self._fill(accelerator, lane)]
         clock = database.env.clock
-        if (slow or fast) and clock.monotonic() >= self._may_change_at:
+        if (slow or useless) and clock.monotonic() >= self._may_change_at:
             self._may_change_at = clock.monotonic() + REFUSED_SECONDS
-            self.change(slow, fast)
-            self._may_change_at = 0.0
+            refused = self.change(slow, useless)
+            if refused:
+                self.change([], refused)
+            else:
+                self._may_change_at = 0.0
 
-    def change(self, more: Sequence[int], fewer: Sequence[int]) -> None:
-        """Begin to index these lanes, and index those no more."""
+    def change(self, more: Sequence[int], fewer: Sequence[int]) -> Sequence[int]:
+        """Begin to index these lanes, and index those no more. Returns those of the former that the
+        accelerator has refused.
+        """
         database, accelerator = self._database, self._database.accelerator
         if accelerator is None:
-            return
+            return []
 
-        def write(step: Step) -> None:
-            step.many(INDEX, [(lane,) for lane in more])
-            step.execute(INDEX_NO_MORE, (list(fewer),))
-            # All processes learn of it with their next write.
-            step.rules_changed()
+        def write(step: Step) -> tuple[list[int], list[int]]:
+            # Another process may have been first.
+            new = [*_lanes(step.many(INDEX, [(lane,) for lane in more]))]
+            gone = [*_lanes(step.execute(INDEX_NO_MORE, (list(fewer),)))]
+            if new or gone:
+                # All processes learn of it with their next write.
+                step.rules_changed()
+            return new, gone
 
-        database.write(write)
-        for lane in more:
-            self._fill(accelerator, lane, 0.0)
-        accelerator.ready_index.forget(fewer)
-        self._log(more, "%s: an old transaction keeps rows of leased jobs in PostgreSQL; until it "
+        new, gone = database.write(write)
+        accelerator.ready_index.forget(gone)
+        self._log(new, "%s: an old transaction keeps rows of leased jobs in PostgreSQL; until it "
                   "ends, leases find the jobs of queue %r, task %r, through Redis")  # fmt: skip
-        self._log(fewer, "%s: leases find the jobs of queue %r, task %r, without Redis again")
+        self._log(gone, "%s: leases find the jobs of queue %r, task %r, without Redis again")
+        return [lane for lane in new if not self._fill(accelerator, lane)]
 
     def _log(self, lanes: Collection[int], message: str) -> None:
         if lanes:
@@ -148,25 +158,33 @@ class IndexKeeper:
                 for _, queue, task in db.execute(NAMES, (list(lanes),)).fetchall():
                     logger.info(message, self._database.address.shown, queue, task)
 
-    def _fill(self, accelerator: Accelerator, lane: int, seconds_max: float) -> bool:
-        """Fill a lane unless that was done in this time, or is being done. Returns whether it need
-        not be indexed any more.
+    def _fill(self, accelerator: Accelerator, lane: int) -> bool:
+        """Fill a lane, unless another process does. Returns whether it is of use to index it: it
+        is not if the accelerator refuses it, or if PostgreSQL is fast again.
         """
         index, database = accelerator.ready_index, self._database
-        age = index.age_seconds(lane)
-        if age is not None and age < seconds_max:
-            return False
         with database.beside_all() as db:
             row: Any = db.execute(MAY_FILL, (database.address.schema, lane)).fetchone()
             if not row[0]:
-                return False
+                return True
 
             def read() -> tuple[Sequence[Spot], bool]:
                 spots: Any = db.execute(FIRST, (lane, SPOTS_KEPT)).fetchall()
                 return spots, len(spots) < SPOTS_KEPT
 
-            index.fill(lane, read)
-            return _dead_rows(db, lane) < DEAD_ROWS_MIN
+            if not index.fill(lane, read) and index.age_seconds(lane) is None:
+                return not accelerator.is_up
+            return _dead_rows(db, lane) >= DEAD_ROWS_MIN
+
+
+def _is_old(accelerator: Accelerator, lane: int, seconds_max: float) -> bool:
+    """Whether the lane is not known, or was not filled for so long."""
+    age = accelerator.ready_index.age_seconds(lane)
+    return age is None or age >= seconds_max
+
+
+def _lanes(rows: Iterable[Any] | None) -> Iterator[int]:
+    return (lane for (lane,) in rows or ())
 
 
 def _dead_rows(db: SqlConnection, lane: int) -> int:

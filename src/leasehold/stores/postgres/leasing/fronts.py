@@ -11,7 +11,7 @@ from leasehold.stores.tables.step import Hints
 
 SPOTS_KEPT: Final = 100_000
 """How many spots of a lane are kept: its hot part."""
-SPOTS_MIN: Final = SPOTS_KEPT // 2
+SPOTS_WANTED: Final = SPOTS_KEPT // 2
 """A lane of which fewer spots are known, but not all, is filled again soon."""
 
 
@@ -37,7 +37,7 @@ class Fronts:
     def _is_of_use(self, front: LaneFront) -> bool:
         if front.end is None:
             return True
-        if front.known < SPOTS_MIN:
+        if front.known < SPOTS_WANTED:
             self.is_short.set()
         return bool(front.spots)
 

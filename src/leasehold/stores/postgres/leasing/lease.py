@@ -94,6 +94,9 @@ GRANT: Final = f"""
     FROM leased
 """
 
+SPOTS_MIN: Final = 10
+"""How many spots of each indexed lane are asked for at least."""
+
 
 def ahead(request: LeaseRequest, guess: int | None = None) -> list[Statement]:
     """A lease's first queries: which lanes have work, and the jobs of the most probable one. If the
@@ -130,7 +133,7 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
 class LeaseLook(TableLeaseLook):
     """One look at the jobs of a request."""
 
-    __slots__ = ("_fronts",)
+    __slots__ = ("_asked", "_fronts")
     histories = Histories
     finds_lanes_by_counters = False
     _step: Step
@@ -155,7 +158,9 @@ class LeaseLook(TableLeaseLook):
         if not step.indexed or request.parent_id is not None or step.hints.entered:
             return {}
         lanes = [lane for lane, queue in step.indexed.items() if queue in request.queues]
-        return step.fronts.of(lanes, self._limit)
+        # Few jobs come from each of many lanes.
+        self._asked = max(SPOTS_MIN, self._limit // max(1, len(lanes)))
+        return step.fronts.of(lanes, self._asked)
 
     def _lanes_with_work(self) -> Iterable[Row]:
         fronts, request = self._fronts, self._request
@@ -170,7 +175,7 @@ class LeaseLook(TableLeaseLook):
         # Rows that are read are locked, so read no more than may be taken.
         page = min(self._limit, max(lane.queue.free for lane in self.lanes.values()))
         if self._fronts:
-            return IndexedLaneReader(step.db, step.fronts, self._fronts, self._limit, page=page)
+            return IndexedLaneReader(step.db, step.fronts, self._fronts, self._asked, page=page)
         step.fronts.leased_from.update(self.lanes)
         if parent_id is not None:
             return LaneReader(step.db, FOR_LEASING_IN_GROUP, (parent_id,), page=page)

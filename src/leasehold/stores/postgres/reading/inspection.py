@@ -25,6 +25,17 @@ _DESCRIBED: Final = """
            current_setting('synchronous_commit')
     FROM store_state
 """
+# Whoever has one keeps rows that were deleted since from being removed. Nothing is known of those
+# of other roles, unless this one may see that.
+_OLDEST_TRANSACTION: Final = """
+    SELECT pid, application_name, coalesce(host(client_addr), 'this machine'),
+           extract(epoch FROM clock_timestamp() - xact_start)::float8
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+        AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+    ORDER BY xact_start LIMIT 1
+"""
+_INDEXED: Final = "SELECT count(*) FROM indexed_lane"
 
 
 # If the planner believes a table to be empty, scanning another one for each of its rows seems
@@ -68,4 +79,19 @@ def describe(db: SqlConnection, address: Address) -> dict[str, Any]:
         "size_bytes": size,
         "is_pooled": db.raw.is_pooled,
         "seal": refusal_of(sealed and sealed[0], address.shown),
+        "oldest_transaction": _oldest_transaction(db),
     }
+
+
+def indexed_lanes(db: SqlConnection) -> int:
+    """Of how many lanes an accelerator keeps the order."""
+    row: Any = db.execute(_INDEXED).fetchone()
+    return int(row[0])
+
+
+def _oldest_transaction(db: SqlConnection) -> dict[str, Any] | None:
+    row: Any = db.execute(_OLDEST_TRANSACTION).fetchone()
+    if row is None:
+        return None
+    pid, application, host, seconds = row
+    return {"pid": pid, "application": application, "host": host, "seconds": seconds}
