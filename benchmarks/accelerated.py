@@ -27,8 +27,12 @@ from benchmarks.server_time import ServerTime
 from leasehold.connect import connect
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
 from leasehold.core.model.queue_config import QueueConfig
 from leasehold.env import SYSTEM
+from leasehold.stores.postgres import PostgresStore
+from leasehold.stores.postgres.keeping.index_keeper import LOOK_SECONDS
 from support.poolers import pgbouncer
 from support.redis_servers import RedisServer, redis_server
 from support.servers import postgres
@@ -37,6 +41,8 @@ WAYS = ("without Redis", "with Redis", "while Redis is down")
 THREADS = 8
 NO_LIMIT_PER_SECOND = 1_000_000
 BATCHES = (1, 10, 100)
+DEAD_ROWS = (30_000, 300_000)
+EXCHANGES = 200
 # Both lock as a lease does, and undo it.
 FIND = """
     SELECT lane, tier, turn, seq FROM {0}.ready WHERE lane = 1 ORDER BY tier, turn, seq LIMIT %s
@@ -168,8 +174,7 @@ def order(run: Run) -> None:
     depth = run.count(200_000)
     schema = run.fresh().partition("=")[2]
     with closing(connect(f"{run.url}&schema={schema}")) as store:
-        for first in range(0, depth, 10_000):
-            store.submit([_draft() for _ in range(min(10_000, depth - first))])
+        _fill(store, depth)
     run.accelerator.kill()
     run.accelerator.start()
     with (
@@ -196,6 +201,58 @@ def order(run: Run) -> None:
             run.row(f"{batch} of {depth:,}: {', '.join(found)}", "us", found)
 
 
+def old_transaction(run: Run) -> None:
+    """Leases while a transaction has been open since before so many jobs ended: PostgreSQL may not
+    remove their rows, and reads past them. With Redis, the order of jobs is asked of it.
+    """
+    for dead in (0, *(run.count(each) for each in DEAD_ROWS)):
+        for jobs in (1, 100):
+            found, processor = {}, {}
+            for way in WAYS:
+                found[way], processor[way] = _leased_millis(run, way, dead, jobs)
+            row = f"lease and completion of {jobs} after {dead:,} jobs"
+            run.row(row, "ms", found)
+            run.row(f"processor time of the database for {row}", "ms", processor)
+
+
+def _leased_millis(run: Run, way: str, dead: int, jobs: int) -> tuple[float, float]:
+    """The median time, and the mean processor time, of an exchange about so many jobs."""
+    times = run.count(EXCHANGES)
+    with run.stores(run.url, way, 1) as (store,), psycopg.connect(run.url) as old:
+        old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old.execute("SELECT count(*) FROM pg_class")
+        _fill(store, dead + times * jobs)
+        ended: list[Settlement] = []
+        while dead > 0:
+            ended = _exchanged(store, ended, min(dead, 1000))
+            dead -= len(ended)
+        if way != WAYS[0]:
+            # As workers do; then it needs a moment to look.
+            assert isinstance(store, PostgresStore)
+            store.dead_workers()
+            time.sleep(4 * LOOK_SECONDS)
+        waits = []
+        with closing(ServerTime(run.url)) as server:
+            before = server.seconds()
+            for _ in range(times):
+                began = time.perf_counter()
+                ended = _exchanged(store, ended, jobs)
+                waits.append(1000 * (time.perf_counter() - began))
+            took = server.seconds() - before
+    return statistics.median(waits), 1000 * took / times
+
+
+def _fill(store: Store, depth: int) -> None:
+    for first in range(0, depth, 10_000):
+        store.submit([_draft() for _ in range(min(10_000, depth - first))])
+
+
+def _exchanged(store: Store, ended: list[Settlement], jobs: int) -> list[Settlement]:
+    """Complete those and lease others; how these are to be completed."""
+    leases = store.exchange(ended, LeaseRequest(worker="w", limit=jobs)).leases
+    return [Settlement(each.job_id, each.version, Complete()) for each in leases]
+
+
 def _micros(server: ServerTime, db: Any, times: int, statement: str, values: Any) -> float:
     before = server.seconds()
     for _ in range(times):
@@ -211,7 +268,12 @@ def _micros_here(times: int, call: Callable[[], object]) -> float:
     return 1e6 * (time.process_time() - before) / times
 
 
-PARTS: dict[str, Callable[[Run], None]] = {"noticed": noticed, "rates": rates, "order": order}
+PARTS: dict[str, Callable[[Run], None]] = {
+    "noticed": noticed,
+    "rates": rates,
+    "order": order,
+    "old_transaction": old_transaction,
+}
 
 
 def main() -> None:

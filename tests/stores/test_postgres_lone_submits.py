@@ -426,3 +426,15 @@ def until_gone(store: PostgresStore, process: int) -> None:
                 return
             db.execute("SELECT pg_sleep(0.01)")
     pytest.fail("it still waits for its client")
+
+
+def test_a_mark_is_used_for_so_many_writes(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marks, "USED_BY_WRITES", 3)
+    for number in range(FIRST_SUBMITS + 12):
+        store.submit([Draft(id=f"job-{number}", task="work")])
+    with store._database.read() as db:
+        used = [writes for (writes,) in db.execute("SELECT count(*) FROM mark")]
+    assert used[0] >= 4
+    assert store.check() == []

@@ -35,6 +35,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 USED_SECONDS: Final = 60 * 60
 """How long a mark is used before another one replaces it."""
+USED_BY_WRITES: Final = 2000
+"""How many writes use it. While somebody keeps an old snapshot open, the server keeps each value
+that it ever had, and reads past all of them to find the last.
+"""
 KEPT_MICROS: Final = 24 * 60 * 60 * 1_000_000
 """How long a mark is kept: by then nobody looks at it any more."""
 FORGOTTEN_AT_ONCE: Final = 1000
@@ -81,13 +85,14 @@ class Mark(NamedTuple):
     writes: int
     use_until: float
     """In monotonic time."""
+    uses_left: int
     is_new: bool = False
     """Whether the next write creates it."""
 
     @property
     def next(self) -> Mark:
         """What it is after one more write."""
-        return self._replace(writes=self.writes + 1, is_new=False)
+        return self._replace(writes=self.writes + 1, uses_left=self.uses_left - 1, is_new=False)
 
 
 class Marks:
@@ -109,11 +114,12 @@ class Marks:
         # The count is unique as well: a server that lost this mark has lost its count.
         number = int(self._env.new_secret(), 16)
         first = number & (1 << ID_BITS) - 1
-        return Mark(number >> 128 - ID_BITS, first, now + USED_SECONDS, is_new=True)
+        return Mark(number >> 128 - ID_BITS, first, now + USED_SECONDS, USED_BY_WRITES, is_new=True)
 
     def give_back(self, mark: Mark) -> None:
-        with self._mutex:
-            self._free.append(mark)
+        if mark.uses_left > 0:
+            with self._mutex:
+                self._free.append(mark)
 
     def drop(self) -> None:
         """Drop all marks, which the server may have lost."""
