@@ -432,6 +432,7 @@ def test_a_mark_is_used_for_so_many_writes(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(marks, "USED_BY_WRITES", 3)
+    store._database.marks.drop()
     for number in range(FIRST_SUBMITS + 12):
         store.submit([Draft(id=f"job-{number}", task="work")])
     with store._database.read() as db:
