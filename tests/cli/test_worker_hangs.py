@@ -96,6 +96,32 @@ def test_a_process_that_another_one_replaces_is_killed_too(tmp_path: Path) -> No
         assert crew.process.wait(WAIT) == Exit.OK
 
 
+ORPHAN = """
+import atexit, signal, socket, sys, threading
+from leasehold.cli.workers import process
+
+process.MARGIN_SECONDS = 0.1
+crew, link = socket.socketpair()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+orphan = threading.Thread(target=process._stop_with_crew, args=(link, 0.1), daemon=True)
+orphan.start()
+crew.close()
+if sys.argv[1] == "thread":
+    threading.Thread(target=threading.Event().wait).start()
+else:
+    atexit.register(threading.Event().wait)
+signal.pause()
+"""
+"""A worker process whose crew was killed, and that does not come to its end."""
+
+
+@pytest.mark.parametrize("hangs_in", ["thread", "atexit"])
+def test_a_process_that_hangs_without_a_crew_ends_itself(hangs_in: str) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ORPHAN, hangs_in], stderr=subprocess.PIPE)
+    _, said = process.communicate(timeout=WAIT)
+    assert process.returncode == -signal.SIGKILL, said
+
+
 def test_a_deadline_only_ever_comes_nearer() -> None:
     deadlines = Deadlines(grace_seconds=10 * 24 * LOOK_SECONDS_MAX)
     assert deadlines.next_look(0) is None

@@ -240,21 +240,74 @@ def _wait_for_end_of_session(store: PostgresStore) -> None:
 
 def test_a_worker_that_is_cut_off_takes_its_lock_again(url: str, store: PostgresStore) -> None:
     life = store.register_worker(enter(store))
-    schema = store._database.address.schema
+    cut_session(url)
+    _wait_until_held(store)
+    assert store.recover().workers_proved_dead == ()
+    life.close()
+
+
+def cut_session(url: str) -> None:
+    """End the connection on which locks of workers are held."""
     with psycopg.connect(url.partition("&schema")[0], autocommit=True) as db:
         cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
         db.execute(cut.encode(), ("leasehold session",))
+
+
+def test_two_brief_cuts_prove_nothing_however_far_apart(
+    url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "LOOK_SECONDS", 3600.0)  # Its thread does not interfere.
+    database, clock = store._database, ManualClock()
+    deaths = Deaths(database.address.schema, clock, 0)
+    life = store.register_worker(enter(store))
+    for _ in range(3):
+        cut_session(url)
+        _wait_for_end_of_session(store)
+        with database.read() as look:
+            assert deaths.free(look)
+            assert deaths.find(look) == set()
+        database.session.notify(["e"])  # It finds out, and takes its lock again.
+        _wait_until_held(store)
+        clock.advance(DEAD_SECONDS + 1)
+    cut_session(url)
+    _wait_for_end_of_session(store)
+    # Now it is not taken again.
+    with database.session._line, database.read() as look:
+        assert deaths.find(look) == set()
+        clock.advance(DEAD_SECONDS)
+        assert {each.worker for each in deaths.find(look)} == {"worker"}
+    life.close()
+
+
+def _wait_until_held(store: PostgresStore) -> None:
     condition = threading.Condition()
     for _ in range(PATIENCE_SECONDS * 20):
         with store._database.read() as look:
-            if not Deaths(schema, ManualClock(), 0).free(look):
-                break
+            if not Deaths(store._database.address.schema, ManualClock(), 0).free(look):
+                return
         with condition:
             condition.wait(0.05)
-    else:
-        pytest.fail("the lock was not taken again")
-    assert store.recover().workers_proved_dead == ()
+    pytest.fail("the lock was not taken again")
+
+
+def test_a_worker_that_was_believed_dead_is_entered_again(
+    url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life = store.register_worker(enter(store))
+    [entry] = store.workers()
+    with psycopg.connect(url.partition("&schema")[0], autocommit=True) as db:
+        schema = store._database.address.schema
+        db.execute(f'DELETE FROM "{schema}".worker'.encode())
+    assert store.workers() == []
+    assert store.dead_workers() == set()
+    [again] = store.workers()
+    assert (again.id, again.pid, again.queues) == (entry.id, entry.pid, entry.queues)
+    with store._database.read() as look:
+        assert not Deaths(schema, ManualClock(), 0).free(look)
     life.close()
+    assert store.workers() == []
+    assert store.dead_workers() == set()
+    assert store.workers() == []
 
 
 def test_a_worker_that_comes_while_the_connection_is_cut_takes_the_locks_of_all_again(

@@ -23,6 +23,7 @@ from leasehold.cli.workers.application import (
     module_names,
     queues_in,
 )
+from leasehold.cli.workers.ends import MARGIN_SECONDS
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import (
     LEAVING,
@@ -73,8 +74,11 @@ def _work(plan: CrewPlan, link: socket.socket) -> int:
 
         def begin(worker_id: str) -> None:
             held.append(HeldPidFile(make_folder(plan.store_url), _record(plan, worker_id)))
-            threading.Thread(target=_stop_with_crew, args=(link,), daemon=True).start()
-            link.send(READY)
+            threading.Thread(
+                target=_stop_with_crew, args=(link, plan.grace_seconds), daemon=True
+            ).start()
+            with contextlib.suppress(OSError):  # The crew may be gone.
+                link.send(READY)
 
         try:
             reason = queue.run_worker(
@@ -168,11 +172,16 @@ def _record(plan: CrewPlan, worker_id: str) -> PidRecord:
     )
 
 
-def _stop_with_crew(link: socket.socket) -> None:
+def _stop_with_crew(link: socket.socket, grace_seconds: float) -> None:
     # It never sends anything: the only event is the end of the connection, and of the crew.
-    link.recv(1)
+    with contextlib.suppress(OSError):
+        link.recv(1)
     logger.warning("the process that started this worker is gone: stopping")
     os.kill(os.getpid(), signal.SIGTERM)
+    # There is no crew any more that would kill what hangs.
+    threading.Event().wait(min(grace_seconds + MARGIN_SECONDS, threading.TIMEOUT_MAX))
+    logger.warning("this worker has not stopped in time, and is killed; its jobs are taken back")
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -187,7 +187,12 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         # Workers call this every second, and no other call comes regularly.
         self._beliefs.correct_now_and_then()
         self._index_keeper.begin()
-        return self._database.look(self._lost_workers)
+        registry = Registry(self._database)
+        missing, dead = self._database.look(
+            lambda db: (registry.missing(db), self._lost_workers(db))
+        )
+        registry.enter_again(missing)
+        return dead
 
     def _lost_workers(self, db: Any) -> set[str]:
         return self._database.deaths.workers(db)

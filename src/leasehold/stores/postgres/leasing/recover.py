@@ -68,6 +68,9 @@ def _held(step: Step, statement: str, values: Sequence[Any]) -> list[tuple[HeldR
     return [each for row in rows if (each := held_of(row)) is not None]
 
 
+ENTERED: Final = "SELECT id, life FROM worker WHERE life = ANY($1)"
+
+
 class Registry(TableRegistry):
     """The registry of a store's workers."""
 
@@ -76,7 +79,8 @@ class Registry(TableRegistry):
         ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
             queues = excluded.queues, tasks = excluded.tasks, slots = excluded.slots,
             started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at,
-            life = excluded.life, is_consumer = false, app_version = excluded.app_version
+            life = excluded.life, is_consumer = false, app_version = excluded.app_version,
+            held_since = excluded.held_since
     """
     forget = f"""
         DELETE FROM worker USING {unnested("text integer")} AS over (id, life)
@@ -92,6 +96,7 @@ class Registry(TableRegistry):
             life = Life(info.id, database.session.begin_life())
 
         def leave() -> None:
+            database.entered.pop(life, None)
             self._leave(life)
             database.session.let_go(life.number)
 
@@ -101,7 +106,24 @@ class Registry(TableRegistry):
             database.session.let_go(life.number)
             raise
         database.lives.begin(life)
+        database.entered[life] = info
         return SessionLife(database.session.fileno, leave)
+
+    def missing(self, db: SqlConnection) -> set[Life]:
+        """The workers of this process that have lost their entries: their session was cut off for
+        so long that they were believed dead.
+        """
+        lives = set(self._database.entered)
+        if not lives:
+            return lives
+        return lives - {Life(*row) for row in db.execute(ENTERED, ([n for _, n in lives],))}
+
+    def enter_again(self, lives: Collection[Life]) -> None:
+        """Enter them anew; otherwise nobody would see them, and their death could not be proved."""
+        for life in lives:
+            info = self._database.entered.get(life)
+            if info is not None:
+                self._enter(info, life)
 
 
 # `running` is small, so a reader simply reads all of it.

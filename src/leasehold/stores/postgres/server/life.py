@@ -1,4 +1,9 @@
-"""Proof of death: a worker's session lock that is free and stays free."""
+"""Proof of death: a worker's session lock that is free and stays free.
+
+A session that takes the locks of its workers again, after its connection was cut, says so in their
+entries (`held_since`). So two looks that find a lock free tell whether it was free all the time
+between them, however far apart they are.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ SERVER_UP_SECONDS: Final = 15.0
 """After a restart of the server, workers first need time to reconnect."""
 
 FREE: Final = """
-    SELECT id, life FROM worker
+    SELECT id, life, held_since FROM worker
     WHERE life > 0
         AND extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) >= $2::float8
         AND NOT EXISTS (
@@ -36,16 +41,18 @@ class Deaths:
         self._up_seconds = up_seconds
         self._clock = clock
         self._mutex = threading.Lock()
-        self._free_since: dict[Life, float] = {}
+        self._free_since: dict[tuple[Life, int], float] = {}
+        """When a lock was first found to be free, by life and since when that had held it."""
 
     def find(self, db: SqlConnection) -> set[Life]:
-        """Lives whose lock is free now and was free in a look at least DEAD_SECONDS ago."""
+        """Lives whose lock is free, as it has been since a look at least DEAD_SECONDS ago."""
         now = self._clock.monotonic()
-        free = self.free(db)
+        free = self._find_free(db)
         with self._mutex:
             known = {key: since for key, since in self._free_since.items() if key in free}
             self._free_since = {key: known.get(key, now) for key in free}
-            return {life for life, since in self._free_since.items() if now - since >= DEAD_SECONDS}
+            found = [*self._free_since.items()]
+        return {life for (life, _), since in found if now - since >= DEAD_SECONDS}
 
     def workers(self, db: SqlConnection) -> set[str]:
         """The names of the dead workers."""
@@ -53,7 +60,11 @@ class Deaths:
 
     def free(self, db: SqlConnection) -> set[Life]:
         """The lives whose lock is free at this moment."""
-        return set(map(Life._make, db.execute(FREE, (self._schema, self._up_seconds))))
+        return {life for life, _ in self._find_free(db)}
+
+    def _find_free(self, db: SqlConnection) -> set[tuple[Life, int]]:
+        rows = db.execute(FREE, (self._schema, self._up_seconds))
+        return {(Life(worker, number), held_since) for worker, number, held_since in rows}
 
 
 class SessionLife:

@@ -38,6 +38,7 @@ from leasehold.env import Env
 from leasehold.errors import StoreClosedError
 from leasehold.interrupts import SHIELD
 from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.postgres.server.clock import SERVER_MICROS
 from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.server.pulse import connect
 from leasehold.stores.postgres.server.reach import Reach
@@ -76,6 +77,8 @@ BEAR_SILENCE: Final = """
     SELECT set_config('tcp_keepalives_idle', $1, false),
         set_config('tcp_user_timeout', $2, false)
 """
+# One row at a time: who waits for a row here keeps nobody else waiting.
+HELD_AGAIN: Final = f"UPDATE worker SET held_since = {SERVER_MICROS} WHERE life = $1"
 LET_GO: Final = "SELECT pg_advisory_unlock_shared(hashtext('leasehold life ' || $1), $2::integer)"
 
 
@@ -293,13 +296,17 @@ class ServerSession:
 
     def _work(self) -> None:
         """Send pending news, and make sure that the locks of this process's workers are held."""
+        is_cut_off = False
         while True:
             with self._mutex:
-                self._something_to_do.wait_for(
-                    lambda: bool(self._news) or self._closed, LOOK_SECONDS if self._lives else None
-                )
+                if not is_cut_off:
+                    self._something_to_do.wait_for(
+                        lambda: bool(self._news) or self._closed,
+                        LOOK_SECONDS if self._lives else None,
+                    )
                 news, self._news = self._news, set()
                 is_over = self._closed
+            was_cut_off = is_cut_off
             with self._line:
                 try:
                     self._say("".join(sorted(news)))
@@ -311,7 +318,12 @@ class ServerSession:
             if is_over:
                 return
             if is_cut_off:
-                self._pause(LOOK_SECONDS)
+                with self._mutex:
+                    self._news.update(news)
+                # Usually only the connection was cut, and each moment counts until another one has
+                # the locks.
+                if was_cut_off:
+                    self._pause(LOOK_SECONDS)
             elif news:
                 self._is_over.wait(NEWS_GAP_SECONDS)
 
@@ -347,6 +359,9 @@ class ServerSession:
         db.raw.proves_life = bool(lives)
         for life in lives:
             db.execute(HOLD, (self._address.schema, life))
+        for life in lives:
+            # Only now, so that nobody sees this one, and the lock still free.
+            db.execute(HELD_AGAIN, (life,))
 
     def close(self) -> None:
         """Stop both threads and close their connections."""

@@ -41,7 +41,8 @@ import psycopg
 from psycopg.errors import LockNotAvailable, UniqueViolation
 
 from leasehold.core.contract.accelerator import Accelerator
-from leasehold.core.model.lives import LivesHere
+from leasehold.core.model.lives import Life, LivesHere
+from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.rules.clock import HalfPace, new_pace
 from leasehold.core.rules.group_rounds import GroupRounds
@@ -154,6 +155,8 @@ class Database(TableDatabase):
         self.session = ServerSession(self.address, self.env, lending.reach, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
+        self.entered: dict[Life, WorkerInfo] = {}
+        """The workers that this process has registered, as it has entered them."""
         self.group_rounds = GroupRounds()
         self.marks = Marks(self.env)
         self.unanswered = Unanswered()

@@ -437,7 +437,10 @@ CREATE TABLE worker (
     heartbeat_at bigint NOT NULL,
     life         integer NOT NULL, -- the number of the session lock that proves it alive; 0 for none, less for a remote one
     is_consumer  boolean NOT NULL, -- entered by its leases, not by itself
-    app_version  text COLLATE "C"
+    app_version  text COLLATE "C",
+    -- Since when its session has held that lock. If it is free in two looks and this has not changed,
+    -- it was free all the time between them.
+    held_since   bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 );
 
 CREATE TABLE audit (
