@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Self
 
@@ -17,6 +18,8 @@ from leasehold.cli.exits import Exit
 from leasehold.cli.workers.ends import LOOK_SECONDS_MAX, MARGIN_SECONDS, Deadlines
 from leasehold.cli.workers.pidfile import PidFile, pid_files
 from leasehold.cli.workers.plan import CrewPlan, workers_folder
+from leasehold.connect import connect
+from leasehold.errors import StoreBusyError
 
 READY = "ready: "
 KILLED = "has not stopped in time, and is killed"
@@ -44,7 +47,7 @@ class HangingCrew:
         self.log = ""
         self.until(READY)
         [self.worker] = self._workers(plan)
-        os.kill(self.worker.record.pid, signal.SIGSTOP)
+        self._stop(plan)
 
     def __enter__(self) -> Self:
         return self
@@ -54,6 +57,19 @@ class HangingCrew:
             self.process.kill()
             os.kill(self.worker.record.pid, signal.SIGKILL)
         self.process.communicate()
+
+    def _stop(self, plan: CrewPlan) -> None:
+        """Stop the worker where it keeps nobody else from writing."""
+        pid = self.worker.record.pid
+        with closing(connect(f"sqlite:///{plan.store_url}?lock_timeout_seconds=1")) as store:
+            while True:
+                os.kill(pid, signal.SIGSTOP)
+                try:
+                    store.recover(actor="me")
+                except StoreBusyError:
+                    os.kill(pid, signal.SIGCONT)
+                else:
+                    return
 
     @staticmethod
     def _workers(plan: CrewPlan) -> list[PidFile]:
@@ -105,12 +121,13 @@ crew, link = socket.socketpair()
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 orphan = threading.Thread(target=process._stop_with_crew, args=(link, 0.1), daemon=True)
 orphan.start()
-crew.close()
 if sys.argv[1] == "thread":
     threading.Thread(target=threading.Event().wait).start()
 else:
     atexit.register(threading.Event().wait)
-signal.pause()
+crew.close()
+while True:
+    signal.pause()
 """
 """A worker process whose crew was killed, and that does not come to its end."""
 
