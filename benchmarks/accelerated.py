@@ -32,7 +32,6 @@ from leasehold.core.model.outcome import Complete
 from leasehold.core.model.queue_config import QueueConfig
 from leasehold.env import SYSTEM
 from leasehold.stores.postgres import PostgresStore
-from leasehold.stores.postgres.keeping.index_keeper import LOOK_SECONDS
 from support.poolers import pgbouncer
 from support.redis_servers import RedisServer, redis_server
 from support.servers import postgres
@@ -226,11 +225,9 @@ def _leased_millis(run: Run, way: str, dead: int, jobs: int) -> tuple[float, flo
         while dead > 0:
             ended = _exchanged(store, ended, min(dead, 1000))
             dead -= len(ended)
-        if way != WAYS[0]:
-            # As workers do; then it needs a moment to look.
-            assert isinstance(store, PostgresStore)
-            store.dead_workers()
-            time.sleep(4 * LOOK_SECONDS)
+        # As the thread of a worker does every two seconds.
+        assert isinstance(store, PostgresStore)
+        store._index_keeper.look()  # noqa: SLF001
         waits = []
         with closing(ServerTime(run.url)) as server:
             before = server.seconds()

@@ -7,8 +7,10 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from threading import Event
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
@@ -33,6 +35,7 @@ from leasehold.stores.remote.carrying import FailedError
 from leasehold.stores.remote.channels import Channels, _told
 from leasehold.stores.remote.connections import Connections
 from leasehold.stores.remote.direct_stream import DirectStream
+from leasehold.stores.remote.other_thread import IDLE_MAX
 from service.conftest import WAIT, Service, serving
 from support.interrupting import Interrupter
 
@@ -219,7 +222,8 @@ def test_an_interrupt_leaves_no_event_of_a_stream_behind(service: Service) -> No
 
     def watched(interrupter: Interrupter) -> None:
         with interrupter.watching():
-            channels.call(0, "get", encode({"job_id": "a"}))
+            # In this thread, where signals strike.
+            channels._call_on_stream(0, "get", encode({"job_id": "a"}))
 
     for _ in range(2):
         watched(counting := Interrupter())
@@ -230,6 +234,29 @@ def test_an_interrupt_leaves_no_event_of_a_stream_behind(service: Service) -> No
                 watched(Interrupter([number]))
             watched(Interrupter())  # The next one begins with a new stream.
             watched(Interrupter())
+    channels.close()
+
+
+@pytest.mark.timeout(120, method="thread")
+def test_an_interrupt_at_any_instruction_leaves_a_store_that_works(service: Service) -> None:
+    channels = Channels(address.parse(service.grpc_url), SYSTEM)
+    line = channels.line()
+
+    def calls(interrupter: Interrupter) -> None:
+        with interrupter.watching():
+            channels.call(0, "get", encode({"job_id": "a"}))
+            channels.call(0, "queues", encode({}))
+            line.call(0, "get", encode({"job_id": "a"}))
+
+    calls(Interrupter())
+    calls(counting := Interrupter())
+    inside = {name for name, *_ in counting.instructions}
+    assert not inside & {"direct_stream.py", "call_streams.py"}, "gRPC is for other threads"
+    for number in range(counting.count):
+        with suppress(KeyboardInterrupt):
+            calls(Interrupter([number]))
+    calls(Interrupter())
+    assert sum("grpc-calls" in each.name for each in enumerate_threads()) <= 2 * IDLE_MAX
     channels.close()
 
 

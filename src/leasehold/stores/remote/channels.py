@@ -1,4 +1,7 @@
-"""gRPC channels to the servers of a service: each carries any number of calls at once."""
+"""gRPC channels to the servers of a service: each carries any number of calls at once.
+
+The main thread's calls are carried out by another thread (`other_thread`).
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ from leasehold.stores.remote.call_streams import (
 )
 from leasehold.stores.remote.carrying import CONNECT_SECONDS, FailedError
 from leasehold.stores.remote.direct_stream import DirectStream, is_possible
+from leasehold.stores.remote.other_thread import OtherThread
 
 SERVICE: Final = "leasehold.v1.Store"
 _DETAILS: Final = "grpc-status-details-bin"
@@ -60,6 +64,7 @@ class Channels:
         self._address = address
         self._idle = IdleCallStreams(env.clock)
         self._overdue = OverdueCalls(env.clock, address.timeout_seconds)
+        self.other_thread = OtherThread()
         self._lock = threading.Lock()
         self._open: dict[int, grpc.Channel] = {}
         self._streams: dict[grpc.Channel, set[Stream]] = {}
@@ -70,8 +75,10 @@ class Channels:
             self._metadata = (("authorization", f"Bearer {address.token}"),)
 
     def call(self, server: int, verb: str, body: bytes) -> bytes:
-        if verb in STREAMED:
-            return self._call_on_stream(server, verb, body)
+        carry_out = self._call_on_stream if verb in STREAMED else self._call_alone
+        return self.other_thread.run(lambda: carry_out(server, verb, body))
+
+    def _call_alone(self, server: int, verb: str, body: bytes) -> bytes:
         # Without a future, for which another thread would wait for the answer and wake this one.
         channel = self._channel(server)
         method = channel.unary_unary(_path(verb))
@@ -137,6 +144,10 @@ class Channels:
         return told
 
     def close(self) -> None:
+        self.other_thread.run(self._close_all)
+        self.other_thread.close()
+
+    def _close_all(self) -> None:
         self._overdue.close()
         self._idle.close()
         with self._lock:
@@ -194,11 +205,15 @@ class GrpcLine:
 
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
+        self._run = channels.other_thread.run
         self._lock = threading.Lock()
         self._open: tuple[int, grpc.Channel, Stream] | None = None
         self._closed = False
 
     def call(self, server: int, verb: str, body: bytes) -> bytes:
+        return self._run(lambda: self._call(server, verb, body))
+
+    def _call(self, server: int, verb: str, body: bytes) -> bytes:
         if self._open is None or self._open[0] != server or not self._open[2].is_open:
             if self._open is not None:
                 self._open[2].close()
@@ -211,6 +226,9 @@ class GrpcLine:
         return self._channels.ask_on(*self._open, body)
 
     def hang_up(self) -> None:
+        self._run(self._hang_up)
+
+    def _hang_up(self) -> None:
         with self._lock:
             self._closed = True
             if self._open is not None:
