@@ -275,6 +275,7 @@ def test_jobs_that_left_without_a_word_are_passed_over(
 def test_where_most_have_left_the_lane_is_read_as_always_and_filled_again(
     store: PostgresStore, without: PostgresStore, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
+    monkeypatch.setattr(indexed, "EMPTY_TOLD", 10)
     monkeypatch.setattr(indexed, "EMPTY_MAX", 30)
     submit(store, *named(0, 200))
     index_all(store)

@@ -31,6 +31,7 @@ needs_psycopg()
 import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.leasing.indexed import READY_AT  # noqa: E402
 from leasehold.stores.postgres.leasing.order import READY_IN_LANE  # noqa: E402
 from leasehold.stores.postgres.leasing.settle import SETTLE  # noqa: E402
 from leasehold.stores.postgres.schema.migrate import LOCK, version  # noqa: E402
@@ -454,7 +455,7 @@ def test_versions_grow_when_the_server_is_another_one(url: str) -> None:
         again._database.write(lambda step: step.execute("SELECT setval('lease_version', 1000)"))
 
 
-@pytest.mark.parametrize("statement", [READY_IN_LANE, SETTLE])
+@pytest.mark.parametrize("statement", [READY_IN_LANE, READY_AT, SETTLE])
 def test_the_primary_key_drives_leases_and_settlements(schemas: Schemas, statement: str) -> None:
     """On a table that was never analyzed, and by the generic plan of a prepared statement."""
     # A schema of its own: one that was emptied before may have been vacuumed meanwhile.
@@ -464,7 +465,7 @@ def test_the_primary_key_drives_leases_and_settlements(schemas: Schemas, stateme
         check_plan(store, statement)
 
 
-@pytest.mark.parametrize("statement", [READY_IN_LANE, SETTLE])
+@pytest.mark.parametrize("statement", [READY_IN_LANE, READY_AT, SETTLE])
 def test_and_when_the_tables_were_vacuumed_while_they_were_empty(
     store: PostgresStore, statement: str
 ) -> None:
@@ -489,6 +490,8 @@ def check_plan(store: PostgresStore, statement: str) -> None:
         values: tuple[object, ...] = (1, -1, 0, 0, 100)
         if statement is SETTLE:
             values = ("ARRAY['job-1', 'job-2']", "ARRAY[1, 1]")
+        if statement is READY_AT:
+            values = (1, "ARRAY[50000]", "ARRAY[1]", "ARRAY[1]", 100)
         types = "(text[], bigint[])" if statement is SETTLE else ""
         db.execute(f"PREPARE looked_at {types} AS {statement}")
         shown = ", ".join(map(str, values))
@@ -496,6 +499,10 @@ def check_plan(store: PostgresStore, statement: str) -> None:
         db.execute("DEALLOCATE looked_at")
     assert ("job_id_key" if statement is SETTLE else "ready_pkey") in plan, plan
     assert "Seq Scan" not in plan, plan
+    assert "Sort" not in plan or statement is not READY_AT, plan
+    if statement is READY_AT:
+        assert re.search(r"Scan using ready_pkey on ready.*\n\s+Index Cond:.*seq = ", plan), plan
+        assert re.search(r"Scan using job_pkey on job.*\n\s+Index Cond:", plan), plan
     if statement is SETTLE:
         # Each lease by its number: to read all of them for each one is quadratic.
         assert re.search(r"Scan using running_pkey on running.*\n\s+Index Cond:", plan), plan

@@ -13,7 +13,7 @@ of them, the rest of the lane is read as always too, and the keeper is asked to 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from leasehold.core.contract.accelerator import LaneFront, Spot
 from leasehold.core.rules.serving import SEQ, TIER, TURN, Row
@@ -24,24 +24,29 @@ from leasehold.stores.postgres.leasing.order import (
     FOR_LEASING,
     LaneReader,
 )
-from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor, about, unnested
+from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor, columns
 from leasehold.stores.tables.order import CANDIDATE
 
-# Each row is found by its whole key, and its job by a range of one number: whatever the planner
-# believes of the tables, it looks up no more than these. A row locked by another write is about to
+# The first free jobs among these spots. Each row is found by its whole key, and its job by a range
+# of one number: whatever the planner believes of the tables, it looks up no more than these, one
+# spot after the other, and stops when it has enough. A row locked by another write is about to
 # leave, so it is skipped.
 READY_AT: Final = f"""
     SELECT {CANDIDATE}, nextval('lease_version'), ready.row
-    FROM {unnested("bigint bigint bigint bigint")} AS spot (lane, tier, turn, seq), LATERAL (
+    FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS spot (tier, turn, seq), LATERAL (
         SELECT ready.*, ready.ctid AS row FROM ready
-        WHERE ready.lane = spot.lane AND ready.tier = spot.tier AND ready.turn = spot.turn
+        WHERE ready.lane = $1 AND ready.tier = spot.tier AND ready.turn = spot.turn
             AND ready.seq = spot.seq LIMIT 1 FOR UPDATE SKIP LOCKED) AS ready, LATERAL (
         SELECT * FROM job WHERE job.seq >= ready.seq AND job.seq <= ready.seq
         ORDER BY job.seq LIMIT 1) AS job
+    LIMIT $5
 """
-EMPTY_MAX: Final = 1000
-"""How many spots without a free job are looked at before a lane is read as always."""
 SPOTS_AT_ONCE: Final = 1000
+"""How many spots are looked at by one statement at most; it begins with as many as are wanted."""
+EMPTY_TOLD: Final = 100
+"""Where so many spots have no free job, the lane should be filled again."""
+EMPTY_MAX: Final = 1000
+"""Where there are more than this, the rest of the lane is read as always."""
 _BEHIND_ALL: Final = (1 << 63) - 1
 
 
@@ -119,16 +124,23 @@ class IndexedLaneReader(LaneReader):
         *,
         are_all: bool,
     ) -> Iterator[Row]:
-        spots, end, empty = front.spots, front.end, 0
+        spots, end, empty, width = front.spots, front.end, 0, self._page
         while True:
-            page, spots = spots[: self._page], spots[self._page :]
+            page, spots = spots[:width], spots[width:]
             if page:
-                rows, sent = (sent or self._lock(lane, page)).fetchall(), None
-                yield from sorted(rows, key=_spot_of)
+                rows, sent = sorted((sent or self._lock(lane, page)).fetchall(), key=_spot_of), None
+                yield from rows
                 last = page[-1]
-                empty += len(page) - len(rows)
-            if empty > EMPTY_MAX:
+                if len(rows) < self._page:
+                    empty += len(page) - len(rows)
+                    width = min(4 * width, SPOTS_AT_ONCE)
+                elif len(rows) < len(page):
+                    # The statement has looked no further.
+                    last = _spot_of(rows[-1])
+                    spots = [*page[page.index(last) + 1 :], *spots]
+            if empty > EMPTY_TOLD:
                 self._fronts.is_short.set()
+            if empty > EMPTY_MAX:
                 end = last
                 break
             if not spots:
@@ -144,9 +156,9 @@ class IndexedLaneReader(LaneReader):
             yield from self._pages(statement, lane, max(last, end))
 
     def _lock(self, lane: int, spots: Sequence[Spot]) -> SqlCursor:
-        """Lock the jobs that stand there, as far as there are any, in no particular order."""
-        return self._db.execute(*about(READY_AT, [(lane, *spot) for spot in spots]))
+        """Lock the first jobs that stand there, as many as are wanted."""
+        return self._db.execute(READY_AT, (lane, *columns(spots), self._page))
 
 
-def _spot_of(row: Row) -> tuple[Any, ...]:
+def _spot_of(row: Row) -> Spot:
     return row[TIER], row[TURN], row[SEQ]
