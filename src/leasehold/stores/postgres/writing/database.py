@@ -44,18 +44,15 @@ from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.model.lives import Life, LivesHere
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.span import MINUTE_MICROS
-from leasehold.core.rules.clock import HalfPace, new_pace
+from leasehold.core.rules.clock import HalfPace
 from leasehold.core.rules.group_rounds import GroupRounds
-from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError, StoreLostError
 from leasehold.forking import at_fork
 from leasehold.interrupts import SHIELD
 from leasehold.stores.postgres.leasing.fronts import Fronts
 from leasehold.stores.postgres.leasing.order import ReadyRows
-from leasehold.stores.postgres.leasing.recover import take_back_restored
 from leasehold.stores.postgres.leasing.unanswered import Unanswered
-from leasehold.stores.postgres.reading.figures import SpanShelf
 from leasehold.stores.postgres.rules.known import LaneNumbers
 from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
@@ -71,7 +68,7 @@ from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
 from leasehold.stores.postgres.server.session import ServerSession
 from leasehold.stores.postgres.submitting.dependencies import Links
-from leasehold.stores.postgres.writing import remembered
+from leasehold.stores.postgres.writing import preparing, remembered
 from leasehold.stores.postgres.writing.grants import Grants
 from leasehold.stores.postgres.writing.insiders import INSIDERS
 from leasehold.stores.postgres.writing.loans import Loans
@@ -80,7 +77,6 @@ from leasehold.stores.postgres.writing.marks import (
     InOnePiece,
     Mark,
     Marks,
-    forget_old_marks,
     is_left,
     leave,
 )
@@ -109,7 +105,6 @@ NOTE_ALONE: Final = """
     UPDATE store_state SET clock = greatest(clock, $1), alone_generation = alone_generation + 1
 """
 NOW: Final = f"SELECT clock, {SERVER_MICROS}, pace_clock, pace_server FROM store_state"
-SET_PACE: Final = "UPDATE store_state SET pace_clock = $1, pace_server = $2"
 
 
 class Database(TableDatabase):
@@ -382,10 +377,10 @@ class Database(TableDatabase):
         if step.found.was_restored and sent:
             raise WasRestored
         if way.side_by_side is None:
-            self._prepare(step)
+            preparing.prepare(self, step)
         elif step.found.server_was_started or not way.side_by_side(step):
             raise NotAlone
-        elif not (way.in_any_minute or self._is_of_open_minute(step)):
+        elif not (way.in_any_minute or preparing.is_of_open_minute(self, step)):
             raise MinuteIsOver
         answer = operation(step)
         if alone:
@@ -397,13 +392,6 @@ class Database(TableDatabase):
         if alone:
             db.execute(NOTE_ALONE, (step.now,))
         return answer, step
-
-    def _is_of_open_minute(self, step: Step) -> bool:
-        # A clock that stands still would never end the minute.
-        return step.found.open_minute >= step.now // MINUTE_MICROS and not self._new_pace(step)
-
-    def _new_pace(self, step: Step) -> HalfPace | None:
-        return new_pace(step.found.pace, step.now, self.clock.read(step.found.server))
 
     def _step(
         self,
@@ -440,29 +428,6 @@ class Database(TableDatabase):
         step = Step(db, self.env, now, found, known, numbers, sent, loans, self.fronts, alone=alone)
         step.grants = self.grants
         return step
-
-    def _prepare(self, step: Step) -> None:
-        """Before anything changes: fold in the counts, and end a minute that is over.
-
-        The first write after a start of the server raises lease versions above all that were ever
-        granted, including those that the server has lost. If it is a restored dump, its leases are
-        taken back: they may have been overtaken since.
-        """
-        if step.found.server_was_started:
-            row: Any = step.execute(remembered.RAISE_VERSIONS).fetchone()
-            step.found = step.found._replace(version_base=row[0], server_was_started=False)
-        if pace := self._new_pace(step):
-            step.execute(SET_PACE, pace)
-            self.clock.note(pace)
-        if step.found.has_deltas:
-            step.fold()
-        minute = step.now // MINUTE_MICROS
-        if minute > step.found.open_minute:
-            end_minute(SpanShelf(step.db), minute)
-            forget_old_marks(step)
-        if step.found.was_restored:
-            take_back_restored(step)
-            step.found = step.found._replace(was_restored=False)
 
     def after_commit(self, hints: Hints, *, are_told: bool = False) -> None:
         """Wake the listeners to a commit; other processes may already have been told."""
