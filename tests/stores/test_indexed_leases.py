@@ -7,6 +7,8 @@ Two stores with one URL stand for two processes.
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -22,6 +24,7 @@ from leasehold.core.model.outcome import Complete, Outcome, Release
 from leasehold.core.model.queue_config import QueueConfig
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.testing.conformance.base import at_once, draft, settle, submit
+from leasehold.testing.conformance.waking import Ears
 from support.redis_servers import RedisServer, needs_redis, redis_server
 from support.servers import Schemas, needs_psycopg
 
@@ -35,7 +38,7 @@ from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.keeping import index_keeper  # noqa: E402
 from leasehold.stores.postgres.leasing import fronts, indexed  # noqa: E402
 from leasehold.stores.redis import address, ready_index  # noqa: E402
-from support.indexed_store import index_all  # noqa: E402
+from support.indexed_store import NOT_INDEXED, index_all  # noqa: E402
 
 FEW = 20
 """As many dead rows as are too many, in a test."""
@@ -118,8 +121,12 @@ def named(first: int, last: int, **options: Any) -> list[Draft]:
 
 
 def is_indexed(store: PostgresStore) -> bool:
+    return bool(indexed_lanes(store))
+
+
+def indexed_lanes(store: PostgresStore) -> list[int]:
     with store._database.read() as db:
-        return bool(db.execute("SELECT 1 FROM indexed_lane").fetchall())
+        return [lane for (lane,) in db.execute("SELECT lane FROM indexed_lane")]
 
 
 def drain(store: PostgresStore, jobs: int) -> None:
@@ -166,6 +173,35 @@ def looked_in_vain(store: PostgresStore) -> bool:
     return not is_indexed(store)
 
 
+def test_a_lane_beside_an_indexed_one_is_indexed_too(
+    store: PostgresStore, old_transaction: psycopg.Connection
+) -> None:
+    submit(store, *named(0, 100, task="first"))
+    drain(store, 40)
+    store._index_keeper.look()
+    assert len(indexed_lanes(store)) == 1
+    submit(store, *named(100, 200, task="second", priority=99))
+    drain(store, 40)
+    store._index_keeper.look()
+    assert len(indexed_lanes(store)) == 2
+    assert lease(store, 62)[-2:] == ["job-00040", "job-00041"]
+    assert not old_transaction.closed
+
+
+def test_only_so_many_lanes_are_indexed(
+    store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_keeper, "LANES_MAX", 2)
+    submit(store, *(draft(task, task=task) for task in ("one", "two", "three", "four")))
+    with store._database.read() as db:
+        lanes = [lane for (lane,) in db.execute(NOT_INDEXED)]
+    assert len(lanes) == 4
+    store._index_keeper.change(lanes[:1], [])
+    another._index_keeper.change(lanes[1:], [])
+    assert len(indexed_lanes(store)) == 2
+    assert sorted(lease(store, 4)) == ["four", "one", "three", "two"]
+
+
 def test_dead_rows_that_nobody_needs_do_not_count(store: PostgresStore) -> None:
     submit(store, *named(0, 100))
     drain(store, 60)
@@ -186,7 +222,9 @@ def test_a_worker_starts_the_keeper(
     store.dead_workers()
     wait_until(lambda: is_indexed(store))
     old_transaction.rollback()
-    store._index_keeper.close()
+    store._database.fronts.is_over.set()
+    store._database.fronts.is_short.set()
+    store._index_keeper.join()
     wait_until(lambda: looked_in_vain(store))
     assert without._index_keeper._thread is None
 
@@ -321,6 +359,79 @@ def test_jobs_of_an_applications_transaction_come_when_it_is_committed(
         db.rollback()
     submit(store, draft("last"))
     assert lease(another, 2) == ["last"]
+
+
+@pytest.mark.usefixtures("always")
+def test_they_come_soon_if_the_lane_was_filled_before_the_commit(
+    store: PostgresStore, another: PostgresStore, plain_url: str
+) -> None:
+    submit(store, draft("zeroth"), draft("first"), draft("second"))
+    assert lease(another) == ["zeroth"]
+    index_all(store)
+    another.subscribe(Ears(another))
+    with psycopg.connect(plain_url.partition("&schema")[0]) as db:
+        store.submit_within(db, [draft("urgent", priority=99)])
+        store._index_keeper.look(0.0)
+        another._database.fronts.is_short.clear()
+        db.commit()
+    assert lease(another) == ["first"]
+    # The keeper of whoever listens is told to look.
+    wait_until(another._database.fronts.is_short.is_set)
+    another._index_keeper.look(0.0)
+    assert lease(store) == ["urgent"]
+
+
+@pytest.mark.usefixtures("always")
+def test_what_was_known_of_a_server_before_its_start_is_not_used(
+    store: PostgresStore, plain_url: str
+) -> None:
+    submit(store, *named(0, 3))
+    index_all(store)
+    with psycopg.connect(plain_url.partition("&schema")[0], autocommit=True) as db:
+        schema = store._database.address.schema
+        # As its first write does; its last commits may be lost, or it is a copy.
+        db.execute(f"UPDATE {schema}.store_state SET version_base = version_base + 10".encode())
+        last = f"seq = (SELECT max(seq) FROM {schema}.job)"
+        db.execute(f"UPDATE {schema}.ready SET turn = turn - 1 WHERE {last}".encode())
+        db.execute(f"UPDATE {schema}.job SET created_at = created_at - 1 WHERE {last}".encode())
+    store._database.fronts.is_short.clear()
+    assert lease(store) == ["job-00002"]
+    assert store._database.fronts.is_short.is_set()
+    store._index_keeper.look()
+    assert lease(store) == ["job-00000"]
+
+
+FORKED_WHILE_LOCKED = """
+import os, sys, threading
+from leasehold.connect import connect
+from leasehold.core.model.job import Draft
+
+store = connect(sys.argv[1])
+store.dead_workers()
+for event in (store._database.fronts.is_short, store._database.fronts.is_over):
+    locked, over = threading.Event(), threading.Event()
+
+    def hold():
+        with event._cond:
+            locked.set()
+            over.wait()
+
+    threading.Thread(target=hold).start()
+    locked.wait()
+    child = os.fork()
+    if not child:
+        store.submit([Draft(id=f"of {os.getpid()}", task="t")])
+        store.dead_workers()
+        store.close()
+        os._exit(7)
+    over.set()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+store.close()
+"""
+
+
+def test_a_fork_at_any_moment_leaves_the_child_a_keeper_of_its_own(url: str) -> None:
+    subprocess.run([sys.executable, "-c", FORKED_WHILE_LOCKED, url], check=True, timeout=120)
 
 
 def flush(server: RedisServer) -> None:

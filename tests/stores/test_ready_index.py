@@ -17,7 +17,7 @@ needs_redis()
 
 import redis  # noqa: E402
 
-from leasehold.stores.redis import address, ready_index  # noqa: E402
+from leasehold.stores.redis import RedisAccelerator, address, ready_index  # noqa: E402
 from leasehold.stores.redis.link import Link  # noqa: E402
 from leasehold.stores.redis.ready_index import RedisReadyIndex, spot_of, written  # noqa: E402
 
@@ -213,6 +213,47 @@ def test_facts_that_have_expired_are_unknown(index: RedisReadyIndex, client: red
     assert index.age_seconds(LANE) is None
     index.change(keys(2), [])
     assert front(index) is None
+
+
+def test_a_clock_that_is_set_back_makes_nothing_last_longer(
+    index: RedisReadyIndex, client: redis.Redis
+) -> None:
+    filled(index, spots(1))
+    for key in list(client.scan_iter()):
+        client.pexpire(key, client.pttl(key) + 3_600_000)
+    assert index.age_seconds(LANE) is None
+    filled(index, spots(2))
+    assert index.age_seconds(LANE) is not None
+
+
+@pytest.mark.parametrize(
+    "command", ["pexpire", "pttl", "hset", "zadd", "hdel", "unlink", "zremrangebylex", "zscore"]
+)
+def test_nothing_stays_for_ever_where_a_command_is_refused(
+    index: RedisReadyIndex, server: RedisServer, client: redis.Redis, command: str
+) -> None:
+    server.command("ACL", "SETUSER", "default", f"-{command}")
+    try:
+        for number in range(3):
+            index.fill(LANE, lambda: (spots(*range(9)), False))
+            index.change(keys(number), keys(5))
+        assert index._link.is_up
+    finally:
+        server.command("ACL", "SETUSER", "default", f"+{command}")
+    assert all(client.pttl(key) > 0 for key in client.scan_iter())
+    filled(index, spots(4))
+    assert known(index) == spots(4)
+
+
+def test_another_era_knows_nothing(server: RedisServer) -> None:
+    accelerator = RedisAccelerator(server.url)
+    accelerator.serve("store", lambda _: None, lambda _: None)
+    first, second = accelerator.ready_index(1), accelerator.ready_index(2)
+    filled(first, spots(1))
+    assert front(second) is None
+    filled(second, spots(2))
+    assert known(accelerator.ready_index(1)) == spots(1)
+    accelerator.close()
 
 
 def spoil_set(client: redis.Redis, write: Callable[[bytes], object]) -> None:

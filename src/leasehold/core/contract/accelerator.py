@@ -78,9 +78,10 @@ class ReadyIndex(Protocol):
 class Accelerator(Protocol):
     """Wakes other processes, counts how fast jobs arrive, and remembers which jobs come first."""
 
-    @property
-    def ready_index(self) -> ReadyIndex:
-        """The order of pending jobs."""
+    def ready_index(self, era: int) -> ReadyIndex:
+        """The order of pending jobs. What was learned in another era of the store, or of a copy of
+        it, is not known in this one.
+        """
 
     def serve(
         self, store_id: str, hear: Callable[[str | None], None], tell: Callable[[str], None]

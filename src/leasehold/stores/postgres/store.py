@@ -234,8 +234,8 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     def close(self) -> None:
         if self._looking is not None:
             self._looking.close()
-        self._index_keeper.close()
         self._database.close()
+        self._index_keeper.join()
 
 
 def _always(_: Step) -> bool:

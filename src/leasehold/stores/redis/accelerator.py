@@ -42,7 +42,8 @@ class RedisAccelerator:
         self._channels = f"leasehold:{store_id}"
         self._buckets = Buckets(store_id)
         self._link = Link(self._address, self._probe)
-        self._ready_index = RedisReadyIndex(self._link, store_id, self._env)
+        self._store_id = store_id
+        self._ready_index: tuple[int, RedisReadyIndex] | None = None
         channel = f"{self._channels}:news"
         self._news = News(self._link, channel, self._env.new_secret(), hear, tell)
 
@@ -55,9 +56,11 @@ class RedisAccelerator:
     def parameter(self) -> str:
         return f"redis={quote(self._address.url, safe='')}"
 
-    @property
-    def ready_index(self) -> RedisReadyIndex:
-        return self._ready_index
+    def ready_index(self, era: int) -> RedisReadyIndex:
+        if self._ready_index is None or self._ready_index[0] != era:
+            index = RedisReadyIndex(self._link, f"{self._store_id}:ready:{era}", self._env)
+            self._ready_index = era, index
+        return self._ready_index[1]
 
     @property
     def is_up(self) -> bool:

@@ -91,10 +91,18 @@ CHANGE: Final = f"""
 BEGIN: Final = f"""
     {_FUNCTIONS}
     set_of(KEYS[1], 'set')
-    redis.call('HSET', KEYS[1], 'next', ARGV[1])
     redis.call('ZADD', ARGV[1], 0, '')
-    redis.call('PEXPIRE', ARGV[1], 2 * ARGV[2])
-    if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+    redis.call('HSET', KEYS[1], 'next', ARGV[1])
+    for key, millis in pairs({{[ARGV[1]] = 2 * ARGV[2], [KEYS[1]] = ARGV[2]}}) do
+        local left = redis.pcall('PTTL', key)
+        local is_set = left
+        if type(left) == 'number' and left < 0 then is_set = redis.pcall('PEXPIRE', key, millis) end
+        if type(is_set) == 'table' then
+            -- Nothing may stay for ever that nobody needs.
+            redis.call('DEL', ARGV[1], KEYS[1])
+            return redis.error_reply(is_set.err)
+        end
+    end
 """
 ADD: Final = f"""
     {_FUNCTIONS}
@@ -151,9 +159,10 @@ def spot_of(member: bytes) -> Spot:
 class RedisReadyIndex:
     """See `leasehold.core.contract.accelerator.ReadyIndex`; one process's side of it."""
 
-    def __init__(self, link: Link, store_id: str, env: Env) -> None:
+    def __init__(self, link: Link, name: str, env: Env) -> None:
+        """Names of different indexes differ."""
         self._link = link
-        self._prefix = f"leasehold:{store_id}:ready:"
+        self._prefix = f"leasehold:{name}:"
         self._env = env
         self._scripts: dict[str, Any] = {}
 
@@ -186,7 +195,10 @@ class RedisReadyIndex:
         if not self.fronts([lane], 1):
             return None
         left = self._link.ask(ask)
-        return None if left is None or left < 0 else VALID_SECONDS - left / 1000
+        # It has more time left than it was given if the clock of Redis was set back.
+        if left is None or not 0 < left <= _VALID_MILLIS:
+            return None
+        return float(VALID_SECONDS - left / 1000)
 
     # -- writing -------------------------------------------------------------------------------
 

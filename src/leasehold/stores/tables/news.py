@@ -14,6 +14,8 @@ logger = logging.getLogger("leasehold.store")
 READY: Final = "r"
 ENDED: Final = "e"
 CANCEL: Final = "c"
+MISPLACED: Final = "m"
+"""Jobs have become pending of which an accelerator may not know where they stand."""
 ANYTHING: Final = READY + ENDED + CANCEL
 """What those are told who may have missed news."""
 

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import psycopg
 
-from leasehold.core.contract.accelerator import Accelerator, Spot
+from leasehold.core.contract.accelerator import ReadyIndex, Spot
 from leasehold.errors import LeaseholdError
-from leasehold.stores.postgres.leasing.fronts import SPOTS_KEPT
+from leasehold.stores.postgres.leasing.fronts import SPOTS_KEPT, Fronts
 from leasehold.stores.postgres.server.connection import SqlConnection, unnested
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
@@ -72,28 +72,29 @@ class IndexKeeper:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._thread: threading.Thread | None = None
-        self._closed = threading.Event()
         self._may_change_at = 0.0
 
     def begin(self) -> None:
         """Start the thread if there is an accelerator; called by each worker every second."""
-        if self._database.accelerator is None or self._closed.is_set():
+        database = self._database
+        if database.accelerator is None or database.fronts.is_over.is_set():
             return
         # A forked child has no thread yet.
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._keep, name="leasehold-index", daemon=True)
+            fronts = database.fronts
+            self._thread = threading.Thread(
+                target=self._keep, args=(fronts,), name="leasehold-index", daemon=True
+            )
             self._thread.start()
 
-    def close(self) -> None:
-        """Stop the thread."""
-        self._closed.set()
-        self._database.fronts.is_short.set()
+    def join(self) -> None:
+        """Wait a moment for the end of the thread, when the store is closed."""
         if self._thread is not None:
             self._thread.join(LOOK_SECONDS)
 
-    def _keep(self) -> None:
-        fronts, clock = self._database.fronts, self._database.env.clock
-        while not self._closed.is_set():
+    def _keep(self, fronts: Fronts) -> None:
+        clock = self._database.env.clock
+        while not fronts.is_over.is_set():
             began, is_asked = clock.monotonic(), fronts.is_short.is_set()
             fronts.is_short.clear()
             try:
@@ -102,27 +103,28 @@ class IndexKeeper:
                 # Leases and settlements meet it too, and say it.
                 logger.debug("%s: no look at the index: %s", self._database.address.shown, error)
             took = clock.monotonic() - began
-            self._closed.wait(max(FILL_AGAIN_SECONDS, REST_FACTOR * took))
+            fronts.is_over.wait(max(FILL_AGAIN_SECONDS, REST_FACTOR * took))
             fronts.is_short.wait(LOOK_SECONDS)
 
     def look(self, seconds_max: float = FILL_SECONDS) -> None:
         """One round: fill the indexed lanes that were not filled for so long, and change which
         lanes are indexed.
         """
-        database, accelerator = self._database, self._database.accelerator
-        if accelerator is None or not accelerator.is_up:
+        database, index = self._database, self._database.fronts.index
+        if index is None:
             return
         leased_from, database.fronts.leased_from = database.fronts.leased_from, set()
         with database.beside_all() as db:
             indexed = {lane for (lane,) in db.execute(INDEXED)}
-            looked_at = sorted(leased_from - indexed)[: LANES_MAX - len(indexed)]
+            looked_at = sorted(leased_from - indexed)[:LANES_MAX]
             slow = [lane for lane in looked_at if _dead_rows(db, lane) > DEAD_ROWS_MAX]
-        old = [lane for lane in sorted(indexed) if _is_old(accelerator, lane, seconds_max)]
-        useless = [lane for lane in old if not self._fill(accelerator, lane)]
+        old = [lane for lane in sorted(indexed) if _is_old(index, lane, seconds_max)]
+        useless = [lane for lane in old if not self._fill(index, lane)]
         clock = database.env.clock
-        if (slow or useless) and clock.monotonic() >= self._may_change_at:
+        more = slow[: LANES_MAX - len(indexed)]
+        if (more or useless) and clock.monotonic() >= self._may_change_at:
             self._may_change_at = clock.monotonic() + REFUSED_SECONDS
-            refused = self.change(slow, useless)
+            refused = self.change(more, useless)
             if refused:
                 self.change([], refused)
             else:
@@ -132,25 +134,26 @@ class IndexKeeper:
         """Begin to index these lanes, and index those no more. Returns those of the former that the
         accelerator has refused.
         """
-        database, accelerator = self._database, self._database.accelerator
-        if accelerator is None:
-            return []
 
         def write(step: Step) -> tuple[list[int], list[int]]:
             # Another process may have been first.
-            new = [*_lanes(step.many(INDEX, [(lane,) for lane in more]))]
             gone = [*_lanes(step.execute(INDEX_NO_MORE, (list(fewer),)))]
+            left = LANES_MAX - len(step.execute(INDEXED).fetchall())
+            new = [*_lanes(step.many(INDEX, [(lane,) for lane in more[: max(0, left)]]))]
             if new or gone:
                 # All processes learn of it with their next write.
                 step.rules_changed()
             return new, gone
 
-        new, gone = database.write(write)
-        accelerator.ready_index.forget(gone)
+        new, gone = self._database.write(write)
+        index = self._database.fronts.index
+        if index is None:
+            return []
+        index.forget(gone)
         self._log(new, "%s: an old transaction keeps rows of leased jobs in PostgreSQL; until it "
                   "ends, leases find the jobs of queue %r, task %r, through Redis")  # fmt: skip
         self._log(gone, "%s: leases find the jobs of queue %r, task %r, without Redis again")
-        return [lane for lane in new if not self._fill(accelerator, lane)]
+        return [lane for lane in new if not self._fill(index, lane)]
 
     def _log(self, lanes: Collection[int], message: str) -> None:
         if lanes:
@@ -158,11 +161,11 @@ class IndexKeeper:
                 for _, queue, task in db.execute(NAMES, (list(lanes),)).fetchall():
                     logger.info(message, self._database.address.shown, queue, task)
 
-    def _fill(self, accelerator: Accelerator, lane: int) -> bool:
+    def _fill(self, index: ReadyIndex, lane: int) -> bool:
         """Fill a lane, unless another process does. Returns whether it is of use to index it: it
         is not if the accelerator refuses it, or if PostgreSQL is fast again.
         """
-        index, database = accelerator.ready_index, self._database
+        database = self._database
         with database.beside_all() as db:
             row: Any = db.execute(MAY_FILL, (database.address.schema, lane)).fetchone()
             if not row[0]:
@@ -173,13 +176,13 @@ class IndexKeeper:
                 return spots, len(spots) < SPOTS_KEPT
 
             if not index.fill(lane, read) and index.age_seconds(lane) is None:
-                return not accelerator.is_up
+                return database.fronts.index is None
             return _dead_rows(db, lane) >= DEAD_ROWS_MIN
 
 
-def _is_old(accelerator: Accelerator, lane: int, seconds_max: float) -> bool:
+def _is_old(index: ReadyIndex, lane: int, seconds_max: float) -> bool:
     """Whether the lane is not known, or was not filled for so long."""
-    age = accelerator.ready_index.age_seconds(lane)
+    age = index.age_seconds(lane)
     return age is None or age >= seconds_max
 
 

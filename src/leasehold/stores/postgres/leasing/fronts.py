@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from leasehold.core.contract.accelerator import Accelerator, LaneFront, Spot
+from leasehold.core.contract.accelerator import Accelerator, LaneFront, ReadyIndex, Spot
 from leasehold.stores.tables.step import Hints
 
 SPOTS_KEPT: Final = 100_000
@@ -20,16 +20,30 @@ class Fronts:
 
     def __init__(self, accelerator: Accelerator | None) -> None:
         self._accelerator = accelerator
+        self.era: int | None = None
+        """The base of lease versions, as the latest write found it: it is another one after each
+        start of the server, and in each copy of the store. None before the first write.
+        """
         self.leased_from: set[int] = set()
         """The lanes that leases of this process have read as always, for the keeper."""
         self.is_short = threading.Event()
         """Set when a lane should be filled again soon."""
+        self.is_over = threading.Event()
+        """Set when the store is closed."""
+
+    @property
+    def index(self) -> ReadyIndex | None:
+        """The index, while the accelerator answers."""
+        if self._accelerator is None or self.era is None or not self._accelerator.is_up:
+            return None
+        return self._accelerator.ready_index(self.era)
 
     def of(self, lanes: Sequence[int], limit: int) -> Mapping[int, LaneFront]:
         """The fronts of those lanes that the accelerator knows now."""
-        if self._accelerator is None or not lanes or not self._accelerator.is_up:
+        index = self.index
+        if index is None or not lanes:
             return {}
-        fronts = self._accelerator.ready_index.fronts(lanes, limit)
+        fronts = index.fronts(lanes, limit)
         if len(fronts) < len(lanes):
             self.is_short.set()
         return {lane: front for lane, front in fronts.items() if self._is_of_use(front)}
@@ -43,11 +57,12 @@ class Fronts:
 
     def after(self, lane: int, spot: Spot, before: Spot | None, limit: int) -> LaneFront | None:
         """The next spots of a lane."""
-        if self._accelerator is None:
-            return None
-        return self._accelerator.ready_index.spots(lane, spot, before, limit)
+        index = self.index
+        return None if index is None else index.spots(lane, spot, before, limit)
 
     def tell(self, hints: Hints) -> None:
         """Tell the index of a commit, before anybody is woken by it."""
-        if self._accelerator is not None and (hints.entered or hints.left):
-            self._accelerator.ready_index.change(hints.entered, hints.left)
+        if hints.entered or hints.left:
+            index = self.index
+            if index is not None:
+                index.change(hints.entered, hints.left)

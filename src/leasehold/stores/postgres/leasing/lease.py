@@ -174,9 +174,9 @@ class LeaseLook(TableLeaseLook):
         step = self._step
         # Rows that are read are locked, so read no more than may be taken.
         page = min(self._limit, max(lane.queue.free for lane in self.lanes.values()))
+        step.fronts.leased_from.update(self.lanes.keys() - self._fronts.keys())
         if self._fronts:
             return IndexedLaneReader(step.db, step.fronts, self._fronts, self._asked, page=page)
-        step.fronts.leased_from.update(self.lanes)
         if parent_id is not None:
             return LaneReader(step.db, FOR_LEASING_IN_GROUP, (parent_id,), page=page)
         # A write that is alone may have changed the jobs that were queried ahead.

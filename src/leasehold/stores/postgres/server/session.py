@@ -43,7 +43,7 @@ from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.server.pulse import connect
 from leasehold.stores.postgres.server.reach import Reach
 from leasehold.stores.postgres.server.silence import CONNECT_TIMEOUT_SECONDS
-from leasehold.stores.tables.news import ANYTHING, news_of, tell
+from leasehold.stores.tables.news import ANYTHING, MISPLACED, news_of, tell
 from leasehold.stores.tables.step import Hints
 
 logger = logging.getLogger("leasehold.store")
@@ -108,13 +108,24 @@ class _NewsLine:
         self._failures = 0
 
 
+def _nobody() -> None:
+    """Hears of nothing."""
+
+
 class ServerSession:
     """The connections of one process that outlast its transactions; opened when first needed."""
 
     def __init__(
-        self, address: Address, env: Env, reach: Reach, accelerator: Accelerator | None = None
+        self,
+        address: Address,
+        env: Env,
+        reach: Reach,
+        accelerator: Accelerator | None = None,
+        on_misplaced: Callable[[], None] = _nobody,
     ) -> None:
+        """`on_misplaced` is called with the news MISPLACED."""
         self._address = address
+        self._on_misplaced = on_misplaced
         self._reach = reach
         self._accelerator = accelerator
         self._name = env.new_secret()
@@ -227,6 +238,8 @@ class ServerSession:
                             return
                         sender, _, news = notice.payload.partition(" ")
                         if sender != self._name:
+                            if MISPLACED in news:
+                                self._on_misplaced()
                             tell(self._listeners, news)
             except psycopg.Error as error:
                 self._listening.set()

@@ -39,6 +39,7 @@ from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.own_connections import unwrapped
 from leasehold.stores.postgres.writing.step import NotAlone, NotFirst, Step
 from leasehold.stores.postgres.writing.tries import MaySideBySide, Tries, Way
+from leasehold.stores.tables.news import MISPLACED, READY, news_of
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ LEAVE: Final = "SELECT set_config('search_path', $1, true), set_config('lock_tim
 IS_THERE: Final = "SELECT to_regclass($1) IS NOT NULL"
 STORE_ID: Final = 'SELECT store_id FROM "{}".store_state'
 # Received when the application commits, also by its own process.
-NOTIFY: Final = "SELECT pg_notify('leasehold_' || $1, 'application r')"
+NOTIFY: Final = "SELECT pg_notify('leasehold_' || $1, 'application ' || $2)"
 
 
 class ApplicationConnection(RawConnection):
@@ -197,10 +198,12 @@ def _within(
                 with Loans(database.accelerator) as loans:
                     with _part(db):
                         answer, step = database.carry_out(db, judged, tries.way, loans)
-                        # Behind its commit, nobody could.
+                        # Behind its commit, nobody could tell the index of its jobs. What is told
+                        # now is forgotten if the lane is filled meanwhile.
                         database.fronts.tell(step.hints)
-                        if step.hints.ready:
-                            db.execute(NOTIFY, (database.address.schema,))
+                        news = news_of(step.hints) + (MISPLACED if step.hints.entered else "")
+                        if READY in news:
+                            db.execute(NOTIFY, (database.address.schema, news))
                     loans.keep()
                 return answer, step
             except NotFirst:

@@ -147,7 +147,10 @@ class Database(TableDatabase):
         """Create the state that belongs to one process; nothing is connected yet."""
         self.clock = StoreClock(self.env)
         self._lending = lending = Lending(self.address, self.check_open, self.env.clock)
-        self.session = ServerSession(self.address, self.env, lending.reach, self.accelerator)
+        self.fronts = Fronts(self.accelerator)
+        self.session = ServerSession(
+            self.address, self.env, lending.reach, self.accelerator, self.fronts.is_short.set
+        )
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
         self.entered: dict[Life, WorkerInfo] = {}
@@ -155,7 +158,6 @@ class Database(TableDatabase):
         self.group_rounds = GroupRounds()
         self.marks = Marks(self.env)
         self.unanswered = Unanswered()
-        self.fronts = Fronts(self.accelerator)
 
     def begin_anew_in_child(self) -> None:
         """After a fork: connections, threads and listeners are the parent's."""
@@ -168,6 +170,8 @@ class Database(TableDatabase):
 
     def close(self) -> None:
         self._closed = True
+        self.fronts.is_over.set()
+        self.fronts.is_short.set()  # Whoever waits for that finds out.
         self.session.close()
         self._lending.close()
 
@@ -420,6 +424,7 @@ class Database(TableDatabase):
             self.lanes.forget()
             self.remembered = self._nothing_remembered()
             self.version_base = found.version_base
+        self.fronts.era = found.version_base
         known = self.remembered.at(db, found)
         if db.is_own:
             self.remembered.note(found)
