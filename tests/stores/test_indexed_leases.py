@@ -298,6 +298,30 @@ def test_what_redis_was_not_told_is_found_by_the_next_filling(
 
 
 @pytest.mark.usefixtures("always")
+def test_who_cannot_tell_redis_of_its_jobs_tells_the_others(
+    store: PostgresStore, without: PostgresStore, server: RedisServer
+) -> None:
+    submit(store, draft("first"))
+    index_all(store)
+    ears = Ears(store)
+    store.subscribe(ears)
+    is_short = store._database.fronts.is_short
+    for number in range(3):
+        is_short.clear()
+        submit(without, draft(f"urgent-{number}", priority=99))
+        wait_until(is_short.is_set)
+        ears.ready = 0
+        store._index_keeper.look(0.0)
+        # Whoever looked in vain meanwhile is told to look again.
+        assert ears.wait_for(lambda: ears.ready > 0)
+        assert lease(store) == [f"urgent-{number}"]
+    server.command("ACL", "SETUSER", "default", "-zadd")
+    is_short.clear()
+    submit(store, draft("urgent", priority=99))
+    assert is_short.is_set()
+
+
+@pytest.mark.usefixtures("always")
 def test_jobs_that_left_without_a_word_are_passed_over(
     store: PostgresStore, without: PostgresStore
 ) -> None:

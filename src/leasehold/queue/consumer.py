@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -41,7 +42,7 @@ from leasehold.core.model.limits import PAYLOAD_BYTES_MAX, SECONDS_MAX
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.settings import SettingValue
 from leasehold.env import Env
-from leasehold.errors import LeaseholdError, LeaseLostError, UnknownTaskError
+from leasehold.errors import LeaseholdError, LeaseLostError, StoreBusyError, UnknownTaskError
 from leasehold.interrupts import SHIELD, Interrupted, import_whole
 from leasehold.queue.arguments import checked_queues
 from leasehold.queue.codecs import Codecs
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from leasehold.worker.tuning import Tuning
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 WAIT_SECONDS: Final = 20.0
 
@@ -336,7 +339,11 @@ class Consuming:
             self._last_sweep is None or now - self._last_sweep >= interval
         ):
             self._last_sweep = now
-            self.store.recover()
+            try:
+                self.store.recover()
+            except StoreBusyError as error:
+                # The lease need not fail for that: somebody sweeps when the other write is over.
+                logger.debug("no sweep: %s", error)
 
     def try_lease(self, request: LeaseRequest) -> Exchange:
         """Lease what is available now, without waiting."""

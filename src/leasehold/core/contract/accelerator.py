@@ -59,8 +59,8 @@ class ReadyIndex(Protocol):
     def spots(self, lane: int, after: Spot, before: Spot | None, limit: int) -> LaneFront | None:
         """The next spots between these two; None if it does not know the lane."""
 
-    def change(self, entered: Sequence[RowKey], left: Sequence[RowKey]) -> None:
-        """Add and remove spots, in lanes that it knows or is learning."""
+    def change(self, entered: Sequence[RowKey], left: Sequence[RowKey]) -> bool:
+        """Add and remove spots, in lanes that it knows or is learning; False if that failed."""
 
     def fill(self, lane: int, read: Callable[[], tuple[Sequence[Spot], bool]]) -> bool:
         """Learn a lane anew: `read` returns its first spots, and whether these are all.

@@ -87,7 +87,9 @@ CHANGE: Final = f"""
             end
         end
     end
+    return 1
 """
+LEFT: Final = "return redis.call('PTTL', KEYS[1])"
 BEGIN: Final = f"""
     {_FUNCTIONS}
     set_of(KEYS[1], 'set')
@@ -106,7 +108,7 @@ BEGIN: Final = f"""
 """
 ADD: Final = f"""
     {_FUNCTIONS}
-    add(KEYS[1], ARGV[1])
+    if redis.call('ZSCORE', KEYS[1], '') then add(KEYS[1], ARGV[1]) end
 """
 # Unless somebody else has begun to fill the lane meanwhile.
 END: Final = f"""
@@ -189,12 +191,9 @@ class RedisReadyIndex:
         return found
 
     def age_seconds(self, lane: int) -> float | None:
-        def ask(client: redis.Redis) -> Any:
-            return client.pttl(self._facts(lane))
-
         if not self.fronts([lane], 1):
             return None
-        left = self._link.ask(ask)
+        left = self._ask(LEFT, [lane], [])
         # It has more time left than it was given if the clock of Redis was set back.
         if left is None or not 0 < left <= _VALID_MILLIS:
             return None
@@ -202,13 +201,13 @@ class RedisReadyIndex:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def change(self, entered: Sequence[RowKey], left: Sequence[RowKey]) -> None:
+    def change(self, entered: Sequence[RowKey], left: Sequence[RowKey]) -> bool:
         changes: defaultdict[int, tuple[list[Spot], list[Spot]]] = defaultdict(lambda: ([], []))
         for side, keys in enumerate((entered, left)):
             for lane, *spot in keys:
                 changes[lane][side].append((spot[0], spot[1], spot[2]))
         values = [written(side) for sides in changes.values() for side in sides]
-        self._ask(CHANGE, list(changes), values)
+        return self._ask(CHANGE, list(changes), values) is not None
 
     def fill(self, lane: int, read: Callable[[], tuple[Sequence[Spot], bool]]) -> bool:
         name = f"{self._facts(lane)}:{self._env.new_secret()}"

@@ -26,6 +26,7 @@ from leasehold.stores.postgres.leasing.fronts import SPOTS_KEPT, Fronts
 from leasehold.stores.postgres.server.connection import SqlConnection, unnested
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.step import READY
 
 logger = logging.getLogger("leasehold.store")
 
@@ -175,8 +176,13 @@ class IndexKeeper:
                 spots: Any = db.execute(FIRST, (lane, SPOTS_KEPT)).fetchall()
                 return spots, len(spots) < SPOTS_KEPT
 
-            if not index.fill(lane, read) and index.age_seconds(lane) is None:
+            index.fill(lane, read)
+            front = index.fronts([lane], 1).get(lane)
+            if front is None:
                 return database.fronts.index is None
+            if front.spots:
+                # Who waits for a job of which the index did not know may find it now.
+                database.after_commit(READY)
             return _dead_rows(db, lane) >= DEAD_ROWS_MIN
 
 

@@ -60,9 +60,12 @@ class Fronts:
         index = self.index
         return None if index is None else index.spots(lane, spot, before, limit)
 
-    def tell(self, hints: Hints) -> None:
-        """Tell the index of a commit, before anybody is woken by it."""
-        if hints.entered or hints.left:
-            index = self.index
-            if index is not None:
-                index.change(hints.entered, hints.left)
+    def tell(self, hints: Hints) -> bool:
+        """Tell the index of a commit, before anybody is woken by it. Returns False if it does not
+        know of jobs that have become pending.
+        """
+        if not (hints.entered or hints.left):
+            return True
+        index = self.index
+        is_told = index is not None and index.change(hints.entered, hints.left)
+        return is_told or not hints.entered

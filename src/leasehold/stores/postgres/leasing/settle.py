@@ -138,7 +138,8 @@ def exchange(
     sent = []
     if settlements:
         sent.append(ahead(settlements) if completions is None else completions.ahead)
-    if request is not None and request.limit > 0 and not database.remembered.has_indexed(queues):
+    asks_index = database.accelerator is not None and database.remembered.has_indexed(queues)
+    if request is not None and request.limit > 0 and not asks_index:
         sent += leasing.ahead(request, _probable_lane(database, request) if is_light else None)
     try:
         return database.write(

@@ -189,15 +189,22 @@ class ServerSession:
         news = news_of(hints)
         if not news or self._accelerator is not None:
             return None
+        news += MISPLACED if hints.entered else ""
         with self._mutex:
             now = self._clock.monotonic()
             is_alone = now - self._had_news_at >= NEWS_GAP_SECONDS
             self._had_news_at = now
         return (NOTIFY, (self._address.schema, f"{self._name} {news}")) if is_alone else None
 
-    def send(self, hints: Hints, *, are_told: bool = False) -> None:
-        """Tell listeners here of a commit, and other processes too unless they already know."""
+    def send(self, hints: Hints, *, are_told: bool = False, is_misplaced: bool = False) -> None:
+        """Tell listeners here of a commit, and other processes too unless they already know.
+
+        `is_misplaced` means that the accelerator does not know of its pending jobs.
+        """
         news = news_of(hints)
+        if is_misplaced:
+            self._on_misplaced()
+            news += MISPLACED
         tell(self._listeners, news, hints.ended, hints.cancel_requested)
         if are_told:
             return
@@ -217,6 +224,8 @@ class ServerSession:
         """Pass another process's news to listeners here, or tell them that they may have missed
         some.
         """
+        if news is not None and MISPLACED in news:
+            self._on_misplaced()
         tell(self._listeners, ANYTHING if news is None else news)
 
     def _hear(self) -> None:
@@ -238,9 +247,7 @@ class ServerSession:
                             return
                         sender, _, news = notice.payload.partition(" ")
                         if sender != self._name:
-                            if MISPLACED in news:
-                                self._on_misplaced()
-                            tell(self._listeners, news)
+                            self.hear(news)
             except psycopg.Error as error:
                 self._listening.set()
                 if not self._closed:

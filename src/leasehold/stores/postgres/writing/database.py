@@ -126,7 +126,7 @@ class Database(TableDatabase):
         """The parent's connections after a fork, kept so that garbage collection does not close
         them.
         """
-        self.remembered = self._nothing_remembered()
+        self.remembered = Remembered(self.address.shown)
         self.version_base = 0
         self._closed = False
         self._begin()
@@ -164,9 +164,6 @@ class Database(TableDatabase):
         self._inherited.append((self._lending, self.session))
         self._begin()
         self.session.serve(self.store_id)
-
-    def _nothing_remembered(self) -> Remembered:
-        return Remembered(self.address.shown, has_index=self.accelerator is not None)
 
     def close(self) -> None:
         self._closed = True
@@ -422,7 +419,7 @@ class Database(TableDatabase):
         if found.server_was_started or found.version_base != self.version_base:
             # The server may have lost rows that this process remembers.
             self.lanes.forget()
-            self.remembered = self._nothing_remembered()
+            self.remembered = Remembered(self.address.shown)
             self.version_base = found.version_base
         self.fronts.era = found.version_base
         known = self.remembered.at(db, found)
@@ -439,8 +436,8 @@ class Database(TableDatabase):
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
             with SHIELD:  # It briefly holds locks.
-                self.fronts.tell(hints)
-                self.session.send(hints, are_told=are_told)
+                is_misplaced = not self.fronts.tell(hints)
+                self.session.send(hints, are_told=are_told, is_misplaced=is_misplaced)
 
     # -- reading -----------------------------------------------------------------------------
 

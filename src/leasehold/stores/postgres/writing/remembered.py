@@ -145,10 +145,8 @@ class Known(NamedTuple):
 class Remembered:
     """One process's memory; a write that finds another generation reads again."""
 
-    def __init__(self, shown: str, *, has_index: bool) -> None:
+    def __init__(self, shown: str) -> None:
         self._shown = shown
-        self._has_index = has_index
-        """Whether this process tells an accelerator where jobs stand."""
         self.known: Known | None = None
         """The rules and settings read last, which a write will probably find unchanged."""
         self._workers: tuple[int, dict[tuple[str, int], int]] = (0, {})
@@ -194,9 +192,7 @@ class Remembered:
             # for one here.
             row = db.execute(READ_SEAL).fetchone()
             check_unsealed(None if row is None else row[0], self._shown)
-            indexed: dict[int, str] = {}
-            if self._has_index:
-                indexed.update(db.execute(READ_INDEXED).fetchall())
+            indexed: dict[int, str] = dict(db.execute(READ_INDEXED).fetchall())
             known = Known(at[0], read_rules(db), at[1], read_settings(db), indexed)
             self.known = known
         return known
