@@ -209,17 +209,19 @@ def test_dead_rows_that_nobody_needs_do_not_count(store: PostgresStore) -> None:
     wait_until(lambda: looked_in_vain(store))
 
 
-def test_a_worker_starts_the_keeper(
+@pytest.mark.parametrize("verb", ["dead_workers", "recover"])
+def test_workers_and_consumers_start_the_keeper(
     store: PostgresStore,
     without: PostgresStore,
     old_transaction: psycopg.Connection,
     monkeypatch: pytest.MonkeyPatch,
+    verb: str,
 ) -> None:
     monkeypatch.setattr(index_keeper, "LOOK_SECONDS", 0.01)
     submit(store, *named(0, 100))
     drain(store, 40)
-    without.dead_workers()
-    store.dead_workers()
+    getattr(without, verb)()
+    getattr(store, verb)()
     wait_until(lambda: is_indexed(store))
     old_transaction.rollback()
     store._database.fronts.is_over.set()

@@ -178,6 +178,8 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     def recover(self, *, actor: str | None = None) -> SweepReport:
         # This comes first, since the following steps might otherwise take long.
         self._beliefs.correct()
+        # Consumers and services sweep, but have no worker.
+        self._index_keeper.begin()
         return super().recover(actor=actor)
 
     # -- workers -----------------------------------------------------------------------------

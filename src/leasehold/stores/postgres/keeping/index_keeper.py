@@ -76,7 +76,7 @@ class IndexKeeper:
         self._may_change_at = 0.0
 
     def begin(self) -> None:
-        """Start the thread if there is an accelerator; called by each worker every second."""
+        """Start the thread if there is an accelerator; called by all who lease, now and then."""
         database = self._database
         if database.accelerator is None or database.fronts.is_over.is_set():
             return
@@ -90,7 +90,7 @@ class IndexKeeper:
 
     def join(self) -> None:
         """Wait a moment for the end of the thread, when the store is closed."""
-        if self._thread is not None:
+        if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(LOOK_SECONDS)
 
     def _keep(self, fronts: Fronts) -> None:
