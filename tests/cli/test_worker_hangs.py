@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Self
@@ -19,7 +20,6 @@ from leasehold.cli.workers.ends import LOOK_SECONDS_MAX, MARGIN_SECONDS, Deadlin
 from leasehold.cli.workers.pidfile import PidFile, pid_files
 from leasehold.cli.workers.plan import CrewPlan, workers_folder
 from leasehold.connect import connect
-from leasehold.errors import StoreBusyError
 
 READY = "ready: "
 KILLED = "has not stopped in time, and is killed"
@@ -61,15 +61,16 @@ class HangingCrew:
     def _stop(self, plan: CrewPlan) -> None:
         """Stop the worker where it keeps nobody else from writing."""
         pid = self.worker.record.pid
-        with closing(connect(f"sqlite:///{plan.store_url}?lock_timeout_seconds=1")) as store:
+        with closing(connect(plan.store_url)) as store:
             while True:
                 os.kill(pid, signal.SIGSTOP)
-                try:
-                    store.recover(actor="me")
-                except StoreBusyError:
-                    os.kill(pid, signal.SIGCONT)
-                else:
+                writing = threading.Thread(target=store.recover, kwargs={"actor": "me"})
+                writing.start()
+                writing.join(2)
+                if not writing.is_alive():
                     return
+                os.kill(pid, signal.SIGCONT)
+                writing.join()
 
     @staticmethod
     def _workers(plan: CrewPlan) -> list[PidFile]:
