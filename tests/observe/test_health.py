@@ -122,6 +122,19 @@ def test_a_write_that_has_just_begun_is_no_trouble() -> None:
     assert findings(facts({"writing": [held(1)]}))["write_lock"].level is Level.OK
 
 
+def test_redis_says_for_how_many_tasks_leases_ask_it() -> None:
+    asked = {**STORE["redis"], "indexed_lanes": 2}  # type: ignore[dict-item]
+    found = findings(facts({"redis": asked}))["redis"]
+    assert found.level is Level.OK
+    assert "leases find the jobs of 2 tasks through it" in found.found
+    assert "leases" not in findings(facts())["redis"].found
+
+
+def test_a_transaction_that_is_not_old_is_no_trouble() -> None:
+    young = {"oldest_transaction": {**OLD["oldest_transaction"], "seconds": 599.0}}
+    assert findings(facts(young))["old_transaction"].level is Level.OK
+
+
 def test_a_store_in_memory_has_no_disk() -> None:
     found = findings(Facts(store={"kind": "memory"}, now=NOW, wall_clock=NOW))
     assert set(found) == {

@@ -16,6 +16,7 @@ from leasehold import (
 )
 from leasehold.core.model.budget import LATE_AT_ONCE, PASSED_OVER_AT_ONCE
 from leasehold.env import ManualClock
+from leasehold.errors import StoreBusyError
 
 WAIT = 30
 
@@ -48,6 +49,24 @@ def test_a_call_that_does_not_wait_spends_one_budget_on_late_jobs(
     assert still.store.stats().counts[Status.CANCELLED] == spent
     found = [still.lease(wait=0) for _ in range(3000 // PASSED_OVER_AT_ONCE)]
     assert [lease.job_id for lease in found if lease is not None] == [job.id]
+
+
+def test_a_sweep_that_has_to_wait_in_vain_fails_no_lease(
+    still: TaskQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept = []
+
+    def busy() -> None:
+        swept.append(clock.now())
+        raise StoreBusyError("somebody else is writing")
+
+    monkeypatch.setattr(still.store, "recover", busy)
+    clock.advance(3600)
+    still.submit("work", job_id="job")
+    lease = still.lease(worker="me", wait=0)
+    assert lease is not None
+    assert lease.job_id == "job"
+    assert swept
 
 
 def test_nothing_there_is_none(still: TaskQueue) -> None:

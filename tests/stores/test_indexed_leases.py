@@ -153,6 +153,10 @@ def test_an_old_transaction_makes_leases_go_by_redis_until_it_ends(
     store._index_keeper.look()
     assert is_indexed(store)
     assert "an old transaction keeps rows of leased jobs" in caplog.text
+    described = store.describe()
+    assert described["redis"]["indexed_lanes"] == 1
+    assert described["oldest_transaction"]["pid"] == old_transaction.info.backend_pid
+    assert described["oldest_transaction"]["seconds"] >= 0
     assert lease(another, 2) == ["job-00040", "job-00041"]
     submit(another, draft("urgent", priority=99))
     assert lease(store, 2) == ["urgent", "job-00042"]
